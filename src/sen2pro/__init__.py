@@ -1,0 +1,59 @@
+"""Probabilistic sentence embeddings from any pre-trained language model.
+
+>>> from sen2pro import Sen2Pro
+>>> model = Sen2Pro("all-MiniLM-L6-v2")
+>>> g = model.encode(["A man is playing a guitar.", "Someone plays an instrument."])
+>>> g.mean.shape, g.variance.shape
+((2, 384), (2, 384))
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from sen2pro.distances import distance, distance_pairwise
+    from sen2pro.errors import Sen2ProError, Sen2ProWarning
+    from sen2pro.estimation import estimate
+    from sen2pro.gaussian import Gaussian
+    from sen2pro.model import Sen2Pro
+    from sen2pro.signature import Signature
+    from sen2pro.whitening import Whitening
+
+# Public name -> the module that holds it. Imported on first use: torch takes seconds, `import sen2pro` must not.
+_HOME = {
+    "Gaussian": "gaussian",
+    "Sen2Pro": "model",
+    "Sen2ProError": "errors",
+    "Sen2ProWarning": "errors",
+    "Signature": "signature",
+    "Whitening": "whitening",
+    "distance": "distances",
+    "distance_pairwise": "distances",
+    "estimate": "estimation",
+}
+
+__all__ = [
+    "Gaussian",
+    "Sen2Pro",
+    "Sen2ProError",
+    "Sen2ProWarning",
+    "Signature",
+    "Whitening",
+    "distance",
+    "distance_pairwise",
+    "estimate",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        return getattr(import_module(f"sen2pro.{_HOME[name]}"), name)
+    raise AttributeError(f"module 'sen2pro' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

@@ -1,0 +1,1 @@
+"""The command line: `sen2pro encode | compare | demo | info`."""

@@ -1,0 +1,163 @@
+"""The command `sen2pro`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from typer.core import TyperGroup
+
+from sen2pro import __version__
+from sen2pro.cli import options
+from sen2pro.errors import Sen2ProError
+
+DEFAULT_MODEL = "all-MiniLM-L6-v2"
+
+
+class Group(TyperGroup):
+    """Commands whose errors a user can act on: one message, no traceback, a clean exit code."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run a command; exit with 2 for wrong input, 1 for a failing disk, 130 for Ctrl-C."""
+        try:
+            return super().invoke(ctx)
+        except Sen2ProError as error:
+            _fail(str(error), 2)
+        except KeyboardInterrupt:
+            _fail("stopped; nothing was left half written", 130)
+        except OSError as error:
+            _fail(f"{error.filename or 'file'}: {error.strerror or error}", 1)
+
+
+def _fail(message: str, code: int) -> None:
+    console = Console(stderr=True)
+    console.print("[bold red]error:[/] ", end="")
+    console.print(message, markup=False, highlight=False, soft_wrap=True)
+    raise typer.Exit(code)
+
+
+app = typer.Typer(
+    cls=Group,
+    name="sen2pro",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_show_locals=False,
+    rich_markup_mode="rich",
+    help="Probabilistic sentence embeddings: any pre-trained encoder turns sentences into Gaussians.",
+)
+
+
+def _version(show: bool) -> None:
+    if show:
+        print(f"sen2pro {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None: ...
+
+
+@app.command()
+def encode(
+    input: Annotated[
+        str, typer.Argument(help="Text (a sentence a line), CSV, TSV, JSONL or Parquet, also .gz; - is standard input.")
+    ],
+    output: Annotated[str, typer.Argument(help="A .parquet or .safetensors file.")],
+    model: options.Model = DEFAULT_MODEL,
+    column: Annotated[
+        str | None, typer.Option("--column", "-c", help="Column with the sentences. [default: text, sentence or the only one]")
+    ] = None,
+    id_column: Annotated[str | None, typer.Option(help="Column with ids to keep (Parquet output).")] = None,
+    text: Annotated[
+        bool, typer.Option("--text/--no-text", help="Keep the sentences in the file (Parquet output).")
+    ] = True,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the output file if it exists.")] = False,
+    samples: options.Samples = "15",
+    uncertainty: options.Uncertainty = "both",
+    combine: options.Combine = "individual",
+    pooling: options.Pooling = None,
+    normalize: options.Normalize = None,
+    dropout: options.Dropout = None,
+    seed: options.Seed = 0,
+    device: options.Device = None,
+    batch_size: Annotated[int, typer.Option(help="Forward passes at once: speed and memory, not the result.", min=1)] = 32,
+    trust_remote_code: options.TrustRemoteCode = False,
+    allow_pickle: options.AllowPickle = False,
+) -> None:
+    """Turn a file of sentences into a file of Gaussians.
+
+    Streams: memory does not grow with the file. The output appears under its name only when it is complete.
+    """
+    from sen2pro.cli.encode import run
+
+    run(
+        input, output, column=column, id_column=id_column, text=text, overwrite=overwrite, batch_size=batch_size,
+        settings={
+            "model": model, "samples": samples, "uncertainty": uncertainty, "combine": combine, "pooling": pooling,
+            "normalize": normalize, "dropout": dropout, "seed": seed, "device": device,
+            "trust_remote_code": trust_remote_code, "allow_pickle": allow_pickle,
+        },
+    )  # fmt: skip
+
+
+@app.command()
+def compare(
+    a: Annotated[str, typer.Argument(help="A sentence.")],
+    b: Annotated[str, typer.Argument(help="Another sentence.")],
+    model: options.Model = DEFAULT_MODEL,
+    samples: options.Samples = "15",
+    pooling: options.Pooling = None,
+    normalize: options.Normalize = None,
+    dropout: options.Dropout = None,
+    seed: options.Seed = 0,
+    device: options.Device = None,
+    trust_remote_code: options.TrustRemoteCode = False,
+    allow_pickle: options.AllowPickle = False,
+) -> None:
+    """Compare two sentences: how close they are, how uncertain each is, and where that comes from."""
+    from sen2pro.cli.compare import run
+
+    run(
+        a, b,
+        settings={
+            "model": model, "samples": samples, "pooling": pooling, "normalize": normalize, "dropout": dropout,
+            "seed": seed, "device": device, "trust_remote_code": trust_remote_code, "allow_pickle": allow_pickle,
+        },
+    )  # fmt: skip
+
+
+@app.command()
+def demo(
+    model: options.Model = DEFAULT_MODEL,
+    output: Annotated[str, typer.Option("--output", "-o", help="Where to put the picture.")] = "sen2pro_demo.png",
+    samples: options.Samples = "15",
+    seed: options.Seed = 0,
+) -> None:
+    """Show what sen2pro does, on a dozen sentences: a table and a picture."""
+    from sen2pro.cli.demo import run
+
+    run(output, settings={"model": model, "samples": samples, "seed": seed})
+
+
+@app.command()
+def info(
+    model: Annotated[str, typer.Argument(help="Hub id or folder of the encoder.")] = DEFAULT_MODEL,
+    trust_remote_code: options.TrustRemoteCode = False,
+    allow_pickle: options.AllowPickle = False,
+) -> None:
+    """Say what is inside a model: layers, dropout, pooling, geometry, and whether it can be sampled."""
+    from sen2pro.cli.info import run
+
+    run(model, trust_remote_code=trust_remote_code, allow_pickle=allow_pickle)
+
+
+def main() -> None:
+    """Run the command line."""
+    app(prog_name="sen2pro")
+
+

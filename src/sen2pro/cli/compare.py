@@ -1,0 +1,49 @@
+"""`sen2pro compare`: two sentences side by side."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from sen2pro.cli.options import load
+from sen2pro.distances import METRICS, distance_pairwise
+
+
+def run(a: str, b: str, *, settings: dict[str, Any]) -> None:
+    """Print similarity, distances and uncertainties of two sentences."""
+    model = load(**settings)
+    both = model.encode([a, b])
+    parts = model.encode_sources([a, b])
+    plain = model.sen2vec([a, b]).astype(np.float64)
+    cosine = plain[0] @ plain[1] / max(np.linalg.norm(plain[0]) * np.linalg.norm(plain[1]), 1e-30)
+
+    closeness = Table(title="How close", title_justify="left")
+    closeness.add_column("measure")
+    closeness.add_column("value", justify="right")
+    closeness.add_column("")
+    closeness.add_row(
+        "similarity", f"{model.similarity_pairwise(both[:1], both[1:])[0]:.4f}", "the default: minus Eq. 6; 0 is identical"
+    )
+    for metric in METRICS:
+        note = "Eq. 6 of the paper" if metric == "sen2pro" else ""
+        closeness.add_row(f"{metric} distance", f"{distance_pairwise(both[:1], both[1:], metric)[0]:.4f}", note)
+    closeness.add_row("cosine", f"{cosine:.4f}", "of the plain vectors, for reference")
+
+    doubt = Table(title="How uncertain (total variance)", title_justify="left")
+    doubt.add_column("sentence", ratio=1)
+    for name in ("model", "data", "both", "from the model"):
+        doubt.add_column(name, justify="right", no_wrap=True)
+    for i, sentence in enumerate((a, b)):
+        of_model, of_data = (parts[name].total_variance[i] for name in ("model", "data"))
+        share = of_model / max(of_model + of_data, 1e-30)
+        doubt.add_row(
+            Text(sentence), f"{of_model:.4f}", f"{of_data:.4f}", f"{both.total_variance[i]:.4f}", f"{share:.0%}"
+        )
+
+    console = Console()
+    console.print(closeness, doubt)
+    console.print(f"signature: {both.signature}", style="dim", markup=False, highlight=False, soft_wrap=True)

@@ -1,0 +1,67 @@
+"""`sen2pro encode`: a file of sentences becomes a file of Gaussians."""
+
+from __future__ import annotations
+
+import signal
+import warnings
+from pathlib import Path
+from typing import Any, NoReturn
+
+from rich.console import Console
+
+from sen2pro.cli.inputs import Source
+from sen2pro.cli.options import load
+from sen2pro.errors import Sen2ProError, TruncationWarning, one_of
+from sen2pro.progress import progress
+
+_CHUNK = 256  # sentences in memory at once
+
+
+def run(
+    input: str,
+    output: str,
+    *,
+    column: str | None,
+    id_column: str | None,
+    text: bool,
+    overwrite: bool,
+    batch_size: int,
+    settings: dict[str, Any],
+) -> None:
+    """Encode `input` into `output`; all that can be wrong with either is said before the model is loaded."""
+    from sen2pro.storage import GaussianWriter
+
+    signal.signal(signal.SIGTERM, _stop)
+    parquet = Path(output).suffix.lower() == ".parquet"
+    if id_column and not parquet:
+        raise Sen2ProError("ids are kept in Parquet files only; name the output .parquet")
+    source = Source(input, column, id_column)
+    total = source.count()
+    truncated = 0
+    sentences = 0
+    with GaussianWriter(output, overwrite=overwrite) as writer:
+        model = load(**settings)
+        per_sentence = sum(model.samples[name] for name in model.sources)
+        with progress(total, None, unit="sentences") as advance:
+            for chunk in source.chunks(_CHUNK):
+                texts = [record.text for record in chunk]
+                with warnings.catch_warnings(record=True) as caught:
+                    warnings.simplefilter("always")
+                    gaussian = model.encode(
+                        texts, batch_size=batch_size, show_progress_bar=lambda done: advance(done / per_sentence)
+                    )
+                truncated += sum(w.message.count for w in caught if isinstance(w.message, TruncationWarning))
+                ids = [str(record.id) for record in chunk] if id_column else None
+                writer.write(gaussian, ids=ids, texts=texts if text and parquet else None)
+                sentences += len(chunk)
+        if sentences == 0:
+            writer.write(model.encode([]))
+    console = Console()
+    console.print(f"{sentences} sentences -> {output} ({model.dim} dimensions)", markup=False, highlight=False, soft_wrap=True)
+    if truncated:
+        console.print(str(TruncationWarning(truncated, sentences, model.encoder.max_length)), style="yellow", markup=False)
+    console.print(f"signature: {model.signature()}", style="dim", markup=False, highlight=False, soft_wrap=True)
+
+
+def _stop(*_: object) -> NoReturn:
+    raise SystemExit(143)  # a terminated run cleans up like an interrupted one

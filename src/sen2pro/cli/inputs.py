@@ -1,0 +1,154 @@
+"""Read sentences from a file, one at a time, and say exactly where something is wrong."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+import sys
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+from sen2pro.errors import Sen2ProError, one_of
+
+_USUAL_COLUMNS = ("text", "sentence")
+
+
+class Record(NamedTuple):
+    """A sentence and its id, if one was asked for."""
+
+    id: str | None
+    text: str
+
+
+class Source:
+    """The sentences of a text, CSV, TSV, JSONL or Parquet file (also gzipped), or of standard input (`-`).
+
+    Parameters
+    ----------
+    path
+        Text files hold a sentence a line; the other kinds go by their suffix.
+    column
+        Which column holds the sentences; by default `text`, `sentence`, or the only one there is.
+    id_column
+        Which column holds ids to keep.
+    """
+
+    def __init__(self, path: str, column: str | None = None, id_column: str | None = None) -> None:
+        self.path, self.column, self.id_column = path, column, id_column
+        suffixes = [s.lower() for s in Path(path).suffixes]
+        self.gzipped = suffixes[-1:] == [".gz"]
+        suffix = (suffixes[:-1] if self.gzipped else suffixes)[-1:]
+        kinds = {".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
+        self.kind = kinds.get("".join(suffix), "text")
+        if path != "-":
+            if Path(path).is_dir():
+                raise Sen2ProError(f"{path} is a folder; give a file")
+            if not Path(path).is_file():
+                raise Sen2ProError(f"there is no file {path}")
+        if self.kind == "text" and (column or id_column):
+            raise Sen2ProError(f"{path} is read as plain text, a sentence a line, and has no columns")
+
+    def count(self) -> int | None:
+        """Read the whole file once, so that what is wrong is said before the work; None for standard input."""
+        return None if self.path == "-" else sum(1 for _ in self)
+
+    def chunks(self, size: int) -> Iterator[list[Record]]:
+        """Yield the records in lists of at most `size`."""
+        records = iter(self)
+        while chunk := list(islice(records, size)):
+            yield chunk
+
+    def __iter__(self) -> Iterator[Record]:
+        if self.kind == "parquet":
+            yield from self._parquet()
+            return
+        with self._open() as file:
+            if self.kind == "text":
+                for number, line in self._lines(file):
+                    yield self._record(f"line {number}", line.rstrip("\r\n"), None)
+            else:
+                for number, row in self._jsonl(file) if self.kind == "jsonl" else self._table(file):
+                    yield self._from_row(f"line {number}", row)
+
+    def _open(self) -> IO[bytes]:
+        if self.path == "-":
+            return sys.stdin.buffer
+        return gzip.open(self.path, "rb") if self.gzipped else Path(self.path).open("rb")  # type: ignore[return-value]
+
+    def _lines(self, file: IO[bytes]) -> Iterator[tuple[int, str]]:
+        try:
+            for number, line in enumerate(file, 1):
+                try:
+                    yield number, line.decode("utf-8-sig" if number == 1 else "utf-8")
+                except UnicodeDecodeError as error:
+                    raise self._wrong(f"line {number}", f"not UTF-8 (byte {error.start + 1}: {error.reason})") from None
+        except (gzip.BadGzipFile, EOFError) as error:
+            raise Sen2ProError(f"{self.path} is not a whole gzip file: {error}") from None
+
+    def _jsonl(self, file: IO[bytes]) -> Iterator[tuple[int, dict[str, Any]]]:
+        for number, line in self._lines(file):
+            try:
+                row = json.loads(line)
+            except json.JSONDecodeError as error:
+                raise self._wrong(f"line {number}", f"not JSON ({error})") from None
+            if not isinstance(row, dict):
+                raise self._wrong(f"line {number}", "not a JSON object")
+            yield number, row
+
+    def _table(self, file: IO[bytes]) -> Iterator[tuple[int, dict[str, Any]]]:
+        csv.field_size_limit(1 << 30)
+        lines = (line for _, line in self._lines(file))
+        quoting = {"delimiter": "\t", "quoting": csv.QUOTE_NONE} if self.kind == "tsv" else {}
+        reader = csv.reader(lines, **quoting)  # type: ignore[arg-type]
+        try:
+            header = next(reader, [])
+            for row in reader:
+                if len(row) != len(header):
+                    raise self._wrong(f"line {reader.line_num}", f"{len(row)} fields, but the header has {len(header)}")
+                yield reader.line_num, dict(zip(header, row, strict=True))
+        except csv.Error as error:
+            raise self._wrong(f"line {reader.line_num}", str(error)) from None
+
+    def _parquet(self) -> Iterator[Record]:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        try:
+            with pq.ParquetFile(self.path) as file:
+                columns = [self._column(file.schema_arrow.names), *([self.id_column] if self.id_column else [])]
+                number = 0
+                for batch in file.iter_batches(batch_size=4096, columns=columns):
+                    for row in batch.to_pylist():
+                        number += 1
+                        yield self._from_row(f"row {number}", row)
+        except pa.ArrowInvalid as error:
+            raise Sen2ProError(f"{self.path} is not a whole Parquet file: {error}") from None
+
+    def _column(self, names: list[str]) -> str:
+        if self.id_column is not None and self.id_column not in names:
+            one_of(f"column in {self.path}", self.id_column, names)
+        if self.column is not None:
+            return one_of(f"column in {self.path}", self.column, names)
+        usual = [name for name in _USUAL_COLUMNS if name in names] or (names if len(names) == 1 else [])
+        if not usual:
+            raise Sen2ProError(f"which column of {self.path} holds the sentences? --column one of: {', '.join(names)}")
+        return usual[0]
+
+    def _from_row(self, place: str, row: dict[str, Any]) -> Record:
+        column = self._column(list(row))
+        if self.id_column is None:
+            return self._record(place, row[column], None)
+        return self._record(place, row[column], str(row[self.id_column]))
+
+    def _record(self, place: str, text: Any, id: str | None) -> Record:
+        if not isinstance(text, str):
+            raise self._wrong(place, f"the sentence is not a text but {text!r}")
+        if not text.strip():
+            raise self._wrong(place, "the sentence is empty or blank")
+        return Record(id, text)
+
+    def _wrong(self, place: str, what: str) -> Sen2ProError:
+        return Sen2ProError(f"{'standard input' if self.path == '-' else self.path}, {place}: {what}")

@@ -1,0 +1,48 @@
+"""Options that several commands share, each written once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from sen2pro.model import Sen2Pro
+
+Model = Annotated[str, typer.Option("--model", "-m", help="Hub id or folder of the encoder.")]
+Samples = Annotated[str, typer.Option(help="Samples of each uncertainty: one number, or MODEL+DATA as in 15+15.")]
+Uncertainty = Annotated[str, typer.Option(help="both, model (MC dropout) or data (word edits).")]
+Combine = Annotated[str, typer.Option(help="How the two are joined: individual or unified.")]
+Pooling = Annotated[str | None, typer.Option(help="mean, cls or first-last-avg. [default: the model's own]")]
+Normalize = Annotated[
+    bool | None, typer.Option("--normalize/--no-normalize", help="Unit sphere or raw vectors. [default: as the model is made]")
+]
+Dropout = Annotated[float | None, typer.Option(help="Dropout rate for all of the network. [default: its own rates]")]
+Seed = Annotated[int, typer.Option(help="Makes the result reproducible.")]
+Device = Annotated[str | None, typer.Option(help="cpu, cuda, mps. [default: the best there is]")]
+TrustRemoteCode = Annotated[bool, typer.Option("--trust-remote-code", help="Let the model's own Python code run.")]
+AllowPickle = Annotated[bool, typer.Option("--allow-pickle", help="Read weights in pickle format, which can run code.")]
+
+
+def load(model: str, *, samples: str = "15", **settings: Any) -> Sen2Pro:
+    """Load a model quietly: no bars and no advice of the libraries underneath."""
+    numbers = parse_samples(samples)
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()
+    logging.set_verbosity_error()
+    from sen2pro.model import Sen2Pro
+
+    return Sen2Pro(model, samples=numbers, **settings)
+
+
+def parse_samples(text: str) -> int | tuple[int, int]:
+    """Read `15` or `15+30`.
+
+    >>> parse_samples("15"), parse_samples("15+30")
+    (15, (15, 30))
+    """
+    parts = text.split("+")
+    if len(parts) > 2 or not all(part.strip().isdigit() for part in parts):
+        raise typer.BadParameter(f"{text!r} is neither a number nor two joined by +", param_hint="--samples")
+    return int(parts[0]) if len(parts) == 1 else (int(parts[0]), int(parts[1]))

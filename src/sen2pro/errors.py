@@ -1,0 +1,40 @@
+"""What a user is told when something is wrong: which value, why, and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class Sen2ProError(ValueError):
+    """Something the caller can put right; the message says how."""
+
+
+class Sen2ProWarning(UserWarning):
+    """Something the caller should know, though the result stands."""
+
+
+class TruncationWarning(Sen2ProWarning):
+    """Sentences were longer than the model takes; `count` of them were cut."""
+
+    def __init__(self, count: int, total: int, limit: int) -> None:
+        self.count, self.total, self.limit = count, total, limit
+        verb = "is" if count == 1 else "are"
+        super().__init__(
+            f"{count} of {total} sentences {verb} longer than the {limit} tokens this model takes; only the beginning counts"
+        )
+
+
+def one_of(name: str, value: str, allowed: Iterable[str]) -> str:
+    """Return `value` if it is allowed, else raise an error that names the nearest allowed one.
+
+    >>> one_of("uncertainty", "modle", ["both", "model", "data"])
+    Traceback (most recent call last):
+    sen2pro.errors.Sen2ProError: unknown uncertainty 'modle'; did you mean 'model'? It is one of: both, model, data
+    """
+    allowed = list(allowed)
+    if value in allowed:
+        return value
+    near = get_close_matches(str(value), allowed, n=1, cutoff=0.5)
+    hint = f"; did you mean {near[0]!r}?" if near else "."
+    raise Sen2ProError(f"unknown {name} {value!r}{hint} It is one of: {', '.join(allowed)}")

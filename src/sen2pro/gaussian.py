@@ -1,0 +1,205 @@
+"""The distribution of a sentence: a Gaussian with a diagonal covariance."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sen2pro.errors import Sen2ProError
+from sen2pro.signature import Signature, merged
+
+Array = NDArray[np.float32]
+Array64 = NDArray[np.float64]
+
+
+def floored(variance: NDArray[Any]) -> Array64:
+    """Return variances that can be divided by: at least one millionth of the Gaussian's average variance.
+
+    Some dimensions of real encoders never vary (three of 384 in all-MiniLM-L6-v2), and a variance estimated
+    from few samples can be zero by chance; a logarithm or a quotient needs a floor.
+    """
+    variance = variance.astype(np.float64)
+    floor = np.maximum(1e-6 * variance.mean(axis=-1, keepdims=True), 1e-30)
+    return np.asarray(np.maximum(variance, floor))
+
+
+class Gaussian:
+    """One diagonal Gaussian (k,) or a batch of them (n, k); immutable.
+
+    Parameters
+    ----------
+    mean, variance
+        Arrays of one shape, (k,) or (n, k). Kept as read-only float32.
+    signature
+        How the Gaussians were made; two Gaussians with differing signatures refuse to be compared.
+
+    Examples
+    --------
+    >>> g = Gaussian(mean=[[0.0, 1.0], [2.0, 3.0], [4.0, 5.0]], variance=[[1.0, 1.0], [4.0, 4.0], [9.0, 9.0]])
+    >>> len(g), g.dim
+    (3, 2)
+    >>> g[1].std
+    array([2., 2.], dtype=float32)
+    >>> len(Gaussian.concatenate([g[:1], g[1:]]))
+    3
+    """
+
+    __slots__ = ("_mean", "_signature", "_variance")
+
+    _mean: Array
+    _variance: Array
+    _signature: Signature | None
+
+    def __init__(self, mean: ArrayLike, variance: ArrayLike, signature: Signature | None = None) -> None:
+        mean_, variance_ = np.array(mean, np.float32, order="C"), np.array(variance, np.float32, order="C")
+        if mean_.shape != variance_.shape or mean_.ndim not in (1, 2):
+            raise Sen2ProError(
+                f"mean and variance must have one shape, (k,) or (n, k), but are {mean_.shape} and {variance_.shape}"
+            )
+        if not (np.isfinite(mean_).all() and np.isfinite(variance_).all()):
+            raise Sen2ProError("mean and variance must be finite")
+        if (variance_ < 0).any():
+            raise Sen2ProError(f"a variance cannot be negative, but the smallest is {variance_.min()}")
+        mean_.setflags(write=False)
+        variance_.setflags(write=False)
+        object.__setattr__(self, "_mean", mean_)
+        object.__setattr__(self, "_variance", variance_)
+        object.__setattr__(self, "_signature", signature)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(f"a Gaussian is immutable; make a new one instead of setting {name!r}")
+
+    def __reduce__(self) -> tuple[type[Gaussian], tuple[Array, Array, Signature | None]]:
+        return Gaussian, (self._mean, self._variance, self._signature)
+
+    @property
+    def mean(self) -> Array:
+        """The mean, (k,) or (n, k)."""
+        return self._mean
+
+    @property
+    def variance(self) -> Array:
+        """The variance of each dimension, (k,) or (n, k)."""
+        return self._variance
+
+    @property
+    def std(self) -> Array:
+        """The standard deviation of each dimension, (k,) or (n, k)."""
+        return np.sqrt(self._variance)
+
+    @property
+    def signature(self) -> Signature | None:
+        """How these Gaussians were made, or None for hand-made ones."""
+        return self._signature
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(k,) for one Gaussian, (n, k) for a batch."""
+        return self._mean.shape
+
+    @property
+    def dim(self) -> int:
+        """The number of dimensions k."""
+        return int(self._mean.shape[-1])
+
+    @property
+    def total_variance(self) -> Array64:
+        """The trace of the covariance, () or (n,): how uncertain a sentence is, in one number."""
+        return np.asarray(self._variance.sum(axis=-1, dtype=np.float64))
+
+    @property
+    def entropy(self) -> Array64:
+        """Differential entropy in nats, () or (n,); dimensions that never vary count with a floor.
+
+        >>> Gaussian(mean=[0.0], variance=[1.0]).entropy.round(4)  # 0.5 log(2 pi e)
+        np.float64(1.4189)
+        """
+        return np.asarray(0.5 * np.log(2 * np.pi * np.e * floored(self._variance)).sum(axis=-1))[()]
+
+    def log_prob(self, x: ArrayLike) -> Array64:
+        """Log-density at `x`, which has the shape of the mean or broadcasts with it: (..., k) gives (...).
+
+        >>> Gaussian(mean=[0.0], variance=[1.0]).log_prob([0.0]).round(4)  # -0.5 log(2 pi)
+        np.float64(-0.9189)
+        """
+        point = np.asarray(x, np.float64)
+        if point.ndim == 0 or point.shape[-1] != self.dim:
+            raise Sen2ProError(f"x has shape {point.shape}, but its last dimension must be {self.dim}")
+        variance = floored(self._variance)
+        terms = np.log(2 * np.pi * variance) + (point - self._mean) ** 2 / variance
+        return np.asarray(-0.5 * terms.sum(axis=-1))[()]
+
+    def sample(self, n: int = 1, seed: int = 0) -> Array:
+        """Draw `n` points from each Gaussian: (n, k) from one, (len(self), n, k) from a batch."""
+        shape = (*self.shape[:-1], n, self.dim)
+        noise = np.random.default_rng(seed).standard_normal(shape, dtype=np.float32)
+        return np.asarray(self._mean[..., None, :] + self.std[..., None, :] * noise)
+
+    def __len__(self) -> int:
+        if self._mean.ndim == 1:
+            raise TypeError("a single Gaussian has no length; use .dim for its number of dimensions")
+        return len(self._mean)
+
+    def __getitem__(self, index: int | slice | Sequence[int] | NDArray[Any]) -> Gaussian:
+        if self._mean.ndim == 1:
+            raise TypeError("a single Gaussian cannot be indexed")
+        if isinstance(index, tuple):
+            raise TypeError("a Gaussian is indexed by sentence only; use .mean and .variance to select dimensions")
+        return Gaussian(self._mean[index], self._variance[index], self._signature)
+
+    def __iter__(self) -> Iterator[Gaussian]:
+        return (self[i] for i in range(len(self)))
+
+    @staticmethod
+    def concatenate(parts: Sequence[Gaussian]) -> Gaussian:
+        """Join batches (and single Gaussians) into one batch; their signatures must match in what matters."""
+        if not parts:
+            raise Sen2ProError("nothing to concatenate: the list is empty")
+        signature = parts[0].signature
+        for part in parts[1:]:
+            signature = merged(signature, part.signature)
+            if part.dim != parts[0].dim:
+                raise Sen2ProError(f"cannot concatenate Gaussians of {parts[0].dim} and {part.dim} dimensions")
+        return Gaussian(
+            np.concatenate([np.atleast_2d(p.mean) for p in parts]),
+            np.concatenate([np.atleast_2d(p.variance) for p in parts]),
+            signature,
+        )
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Gaussian)
+            and np.array_equal(self._mean, other._mean)
+            and np.array_equal(self._variance, other._variance)
+            and self._signature == other._signature
+        )
+
+    __hash__ = None  # type: ignore[assignment]  # like the arrays it holds
+
+    def __repr__(self) -> str:
+        return f"Gaussian(shape={self.shape}, signature={str(self._signature) if self._signature else None!r})"
+
+    def save(
+        self,
+        path: str | Path,
+        *,
+        ids: Sequence[str] | None = None,
+        texts: Sequence[str] | None = None,
+        overwrite: bool = False,
+    ) -> None:
+        """Write to a `.parquet` or `.safetensors` file; ids and texts go into columns of a Parquet file."""
+        from sen2pro.storage import GaussianWriter
+
+        with GaussianWriter(path, overwrite=overwrite) as writer:
+            writer.write(self, ids=ids, texts=texts)
+
+    @staticmethod
+    def load(path: str | Path) -> Gaussian:
+        """Read what `save` or `sen2pro encode` wrote; `sen2pro.storage.read` also gives the ids and texts."""
+        from sen2pro.storage import read
+
+        return read(path).gaussian

@@ -1,0 +1,396 @@
+"""The whole pipeline in one class: encoder -> sampling -> estimation -> Gaussian."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import warnings
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sen2pro import __version__
+from sen2pro.distances import distance, distance_pairwise
+from sen2pro.encoder import Encoder
+from sen2pro.errors import Sen2ProError, Sen2ProWarning, one_of
+from sen2pro.estimation import COMBINATIONS, Moments, combine
+from sen2pro.gaussian import Array, Gaussian
+from sen2pro.progress import Show, progress
+from sen2pro.resolve import DEFAULT_MODEL
+from sen2pro.sampling.edits import OPERATIONS, is_unspaced
+from sen2pro.sampling.passes import embed, samples
+from sen2pro.signature import Signature
+from sen2pro.whitening import Whitening
+
+SOURCES = ("model", "data")
+_SETTINGS_FILE, _WHITENING_FILE = "sen2pro.json", "sen2pro_whitening.safetensors"
+
+
+class Sen2Pro:
+    """Turn sentences into Gaussians with any pre-trained encoder, without training.
+
+    Parameters
+    ----------
+    model
+        Hub id, local folder, `SentenceTransformer`, or Hugging Face model object.
+    samples
+        Number of samples N of each source of uncertainty, or a pair (model, data).
+    uncertainty
+        `both`, `model` (MC dropout) or `data` (word-level edits).
+    combine
+        How the two are joined: `individual` averages the two estimates, `unified` pools the samples.
+    pooling
+        `mean`, `cls` or `first-last-avg`; the model's own by default.
+    normalize
+        Whether every sample is scaled to length 1. By default as the model is made: yes for cosine models. The
+        mean of the samples is never scaled again; its length says how much the samples agree.
+    whitening
+        A fitted `Whitening`, or False for none; by default the one saved with the model, if any.
+    dropout
+        Overrides every dropout rate of the network, also where its configuration says 0.
+    seed
+        Makes the whole result reproducible.
+    device
+        `cpu`, `cuda`, `mps`, ...; the best there is by default.
+    vocabulary
+        Words for the edits; by default the whole words of the model's tokenizer.
+    tokenizer
+        For a Hugging Face model object whose tokenizer cannot be found under its own name.
+    revision, trust_remote_code, allow_pickle
+        For models from the hub: which version, whether its Python code may run, whether weights in pickle format
+        (which can run code too) may be read.
+
+    Examples
+    --------
+    >>> model = Sen2Pro("all-MiniLM-L6-v2")
+    >>> g = model.encode(["A man is playing a guitar.", "Someone plays an instrument.", "The market fell."])
+    >>> g.shape
+    (3, 384)
+    >>> similarity = model.similarity(g, g)  # greater is closer
+    >>> bool(similarity[0, 1] > similarity[0, 2])
+    True
+    """
+
+    def __init__(
+        self,
+        model: Any = DEFAULT_MODEL,
+        *,
+        samples: int | tuple[int, int] = 15,
+        uncertainty: str = "both",
+        combine: str = "individual",
+        pooling: str | None = None,
+        normalize: bool | None = None,
+        whitening: Whitening | bool | None = None,
+        dropout: float | None = None,
+        seed: int = 0,
+        device: str | None = None,
+        vocabulary: Sequence[str] | None = None,
+        tokenizer: Any = None,
+        revision: str | None = None,
+        trust_remote_code: bool = False,
+        allow_pickle: bool = False,
+    ) -> None:
+        self.uncertainty = one_of("uncertainty", uncertainty, ("both", *SOURCES))
+        self.combine = one_of("combine", combine, COMBINATIONS)
+        self.sources = SOURCES if uncertainty == "both" else (uncertainty,)
+        self.samples = _check_samples(samples, self.sources)
+        if isinstance(seed, bool) or not isinstance(seed, int):
+            raise Sen2ProError(f"seed must be a whole number, not {seed!r}")
+        self.seed = seed
+        if dropout is not None and not (isinstance(dropout, (int, float)) and 0 < dropout < 1):
+            raise Sen2ProError(f"dropout must be between 0 and 1 (exclusive), not {dropout!r}")
+        self.encoder = Encoder(
+            model,
+            pooling=pooling,
+            dropout=dropout,
+            tokenizer=tokenizer,
+            device=device,
+            revision=revision,
+            trust_remote_code=trust_remote_code,
+            allow_pickle=allow_pickle,
+        )
+        self.normalize = self.encoder.unit if normalize is None else normalize
+        self.whitening = self._find_whitening(whitening)
+        if vocabulary is not None and (isinstance(vocabulary, str) or not vocabulary):
+            raise Sen2ProError("vocabulary must be a list of at least one word")
+        self._vocabulary = list(vocabulary) if vocabulary is not None else None
+        if "model" in self.sources:
+            self._check_dropout()
+
+    def _find_whitening(self, whitening: Whitening | bool | None) -> Whitening | None:
+        if isinstance(whitening, Whitening):
+            return whitening
+        if whitening is True:
+            raise Sen2ProError("whitening has to be fitted first: Sen2Pro(...).fit_whitening(corpus)")
+        saved = self.encoder.folder / _WHITENING_FILE if self.encoder.folder else None
+        return Whitening.load(saved) if whitening is None and saved and saved.is_file() else None
+
+    def _check_dropout(self) -> None:
+        rates = {site.rate for site in self.encoder.sites}
+        if not any(rates):
+            raise Sen2ProError(
+                "dropout is 0 in this model, so every sample would be the same; pass dropout=0.1 (a rate it was not "
+                "trained with) or uncertainty='data'"
+            )
+        if not self.encoder.trained_with_dropout:
+            warnings.warn(
+                f"this model was not trained with dropout; at a rate of {self.encoder.rate} its uncertainty is that of a "
+                "network it has never been",
+                Sen2ProWarning,
+                stacklevel=3,
+            )
+
+    @property
+    def vocabulary(self) -> list[str]:
+        """The words that edits draw from."""
+        words = self._vocabulary or self.encoder.vocabulary
+        if not words:
+            raise Sen2ProError("this tokenizer has no whole words to edit with; pass vocabulary=[...]")
+        return words
+
+    @property
+    def dim(self) -> int:
+        """The number of dimensions of a Gaussian."""
+        return self.whitening.dim if self.whitening else self.encoder.dim
+
+    def signature(self, prompt: str = "", source: str | None = None) -> Signature:
+        """Return what travels with every Gaussian: all that is needed to repeat it (for one source, if given)."""
+        sources = (source,) if source else self.sources
+        rates = sorted({site.rate for site in self.encoder.sites}) if "model" in sources else []
+        own = "" if self._vocabulary is None else "+vocabulary " + _short_hash("\n".join(self._vocabulary))
+        return Signature(
+            model=self.encoder.name,
+            hash=self.encoder.hash,
+            pooling=self.encoder.pooling_name,
+            geometry="unit" if self.normalize else "raw",
+            whitening=self.whitening.hash if self.whitening else "no",
+            uncertainty=source or self.uncertainty,
+            samples="+".join(str(self.samples[name]) for name in sources),
+            dropout=",".join(f"{rate:g}" for rate in rates) or "no",
+            edits=",".join(OPERATIONS) + own if "data" in sources else "no",
+            prompt=prompt or "no",
+            seed=str(self.seed),
+            combine=self.combine if len(sources) > 1 else "no",
+            estimator="diagonal",
+            version=__version__,
+        )
+
+    def encode(
+        self,
+        sentences: str | Sequence[str],
+        *,
+        batch_size: int = 32,
+        show_progress_bar: Show = None,
+        prompt_name: str | None = None,
+        prompt: str | None = None,
+    ) -> Gaussian:
+        """Return the Gaussian of each sentence.
+
+        Parameters
+        ----------
+        sentences
+            A list gives a batch (n, k), a single string a single Gaussian (k,), an empty list (0, k).
+        batch_size
+            Forward passes done at once. It changes speed and memory, not the result.
+        show_progress_bar
+            By default shown on a terminal when the work takes more than a few batches. A function is called with
+            the number of samples done since it was last called.
+        prompt_name, prompt
+            A prompt of the model by name, or its text, put before each sentence; edits leave it alone.
+
+        Returns
+        -------
+        Gaussian
+            float32 mean and variance, with the signature of this model.
+        """
+        texts, prefix = _check_sentences(sentences), self.encoder.prompt(prompt, prompt_name)
+        moments = self._moments(texts, prefix, batch_size, show_progress_bar)
+        gaussian = Gaussian(*combine(list(moments.values()), self.combine), self.signature(prefix))
+        return gaussian[0] if isinstance(sentences, str) else gaussian
+
+    def encode_sources(
+        self,
+        sentences: str | Sequence[str],
+        *,
+        batch_size: int = 32,
+        show_progress_bar: Show = None,
+        prompt_name: str | None = None,
+        prompt: str | None = None,
+    ) -> dict[str, Gaussian]:
+        """Return the Gaussians of model and data uncertainty apart, by name; arguments as for `encode`."""
+        texts, prefix = _check_sentences(sentences), self.encoder.prompt(prompt, prompt_name)
+        moments = self._moments(texts, prefix, batch_size, show_progress_bar)
+        parts = {name: Gaussian(m.mean, m.variance, self.signature(prefix, name)) for name, m in moments.items()}
+        return {name: part[0] for name, part in parts.items()} if isinstance(sentences, str) else parts
+
+    def sample(
+        self,
+        sentences: str | Sequence[str],
+        *,
+        batch_size: int = 32,
+        show_progress_bar: Show = None,
+        prompt_name: str | None = None,
+        prompt: str | None = None,
+    ) -> Array:
+        """Return the raw samples (n, N, k), or (N, k) of a single string, to estimate from for yourself.
+
+        With `uncertainty="both"` N is the sum of both numbers of samples, those of the model first. Arguments as
+        for `encode`; unlike there, memory grows with N.
+
+        >>> model = Sen2Pro("all-MiniLM-L6-v2", samples=(3, 2))
+        >>> model.sample(["One sentence.", "Another one."]).shape
+        (2, 5, 384)
+        """
+        texts, prefix = _check_sentences(sentences), self.encoder.prompt(prompt, prompt_name)
+        result = np.empty((len(texts), sum(self.samples[name] for name in self.sources), self.dim), np.float32)
+        for source, index, number, vectors in self._samples(texts, prefix, batch_size, show_progress_bar):
+            offset = 0 if source == self.sources[0] else self.samples[self.sources[0]]
+            result[index, offset + number] = vectors
+        return result[0] if isinstance(sentences, str) else result
+
+    def sen2vec(
+        self,
+        sentences: str | Sequence[str],
+        *,
+        batch_size: int = 32,
+        prompt_name: str | None = None,
+        prompt: str | None = None,
+    ) -> Array:
+        """Return the plain vectors (n, k) of one deterministic pass: what the encoder gives without sen2pro."""
+        texts, prefix = _check_sentences(sentences), self.encoder.prompt(prompt, prompt_name)
+        vectors = self._finish(self._plain(texts, prefix, batch_size))
+        return vectors[0] if isinstance(sentences, str) else vectors
+
+    def fit_whitening(self, corpus: Sequence[str], *, dim: int | None = None, batch_size: int = 32) -> Sen2Pro:
+        """Fit a whitening on the plain vectors of a corpus and use it from now on; returns the model itself."""
+        self.whitening = Whitening.fit(self._plain(_check_sentences(corpus), "", batch_size), dim)
+        return self
+
+    def similarity(self, a: Gaussian, b: Gaussian, *, metric: str = "sen2pro", alpha: float | str = "ratio") -> Array:
+        """Return the similarity of every Gaussian in `a` with every one in `b`: (n, m), greater is closer.
+
+        It is the negative of `sen2pro.distance`; by default of the paper's distance (Eq. 6) in this model's own
+        geometry.
+        """
+        return np.float32(0) - distance(a, b, metric, alpha=alpha)  # so that no 0 is printed as -0
+
+    def similarity_pairwise(
+        self, a: Gaussian, b: Gaussian, *, metric: str = "sen2pro", alpha: float | str = "ratio"
+    ) -> Array:
+        """Return the similarity of each Gaussian in `a` with its partner in `b`: (n,), greater is closer."""
+        return np.float32(0) - distance_pairwise(a, b, metric, alpha=alpha)
+
+    def save(self, folder: str | Path) -> None:
+        """Write encoder, settings and whitening to a folder, for `Sen2Pro.load`.
+
+        The folder is a complete model for sentence-transformers or transformers too.
+        """
+        folder = Path(folder)
+        if folder.exists() and any(folder.iterdir()):
+            raise Sen2ProError(f"{folder} is not empty; save to a new folder")
+        folder.mkdir(parents=True, exist_ok=True)
+        self.encoder.save(folder)
+        if self.whitening:
+            self.whitening.save(folder / _WHITENING_FILE)
+        settings = {
+            "version": __version__,
+            "samples": self.samples,
+            "uncertainty": self.uncertainty,
+            "combine": self.combine,
+            "pooling": self.encoder.pooling,
+            "normalize": self.normalize,
+            "dropout": self.encoder.rate,
+            "seed": self.seed,
+            "vocabulary": self._vocabulary,
+        }
+        (folder / _SETTINGS_FILE).write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
+
+    @classmethod
+    def load(cls, folder: str | Path, **changes: Any) -> Sen2Pro:
+        """Read a model that `save` wrote; keyword arguments change its settings."""
+        path = Path(folder) / _SETTINGS_FILE
+        if not path.is_file():
+            raise Sen2ProError(f"there is no {path}; for a plain encoder use Sen2Pro({str(folder)!r})")
+        settings = json.loads(path.read_text(encoding="utf-8"))
+        settings.pop("version")
+        settings["samples"] = tuple(settings["samples"][name] for name in SOURCES)
+        return cls(str(folder), **{**settings, **changes})
+
+    def _samples(
+        self, texts: list[str], prompt: str, batch_size: int, show: Show
+    ) -> Iterator[tuple[str, NDArray[np.int64], NDArray[np.int64], Array]]:
+        """Yield (source, sentence index, sample number, finished vectors) for every sample of every source."""
+        if batch_size < 1:
+            raise Sen2ProError(f"batch_size must be at least 1, not {batch_size}")
+        if "data" in self.sources and any(map(is_unspaced, texts)):
+            warnings.warn(
+                "some sentences have no spaces and count as one word each, so their data uncertainty means little; "
+                "split them into words, or use uncertainty='model'",
+                Sen2ProWarning,
+                stacklevel=4,
+            )
+        tokens = self.encoder.tokens([prompt + text for text in texts], warn=True)
+        total = len(texts) * sum(self.samples[source] for source in self.sources)
+        with progress(total, show, threshold=8 * batch_size) as advance:
+            for source in self.sources:
+                runs = samples(
+                    self.encoder,
+                    texts,
+                    tokens,
+                    source,
+                    self.samples[source],
+                    seed=self.seed,
+                    vocabulary=self.vocabulary if source == "data" else (),
+                    prompt=prompt,
+                    batch_size=batch_size,
+                    advance=advance,
+                )
+                for index, number, vectors in runs:
+                    yield source, index, number, self._finish(vectors)
+
+    def _moments(self, texts: list[str], prompt: str, batch_size: int, show: Show) -> dict[str, Moments]:
+        moments = {source: Moments(len(texts), self.dim) for source in self.sources}
+        for source, index, _, vectors in self._samples(texts, prompt, batch_size, show):
+            moments[source].update(index, vectors)
+        return moments
+
+    def _plain(self, texts: list[str], prompt: str, batch_size: int) -> Array:
+        tokens = self.encoder.tokens([prompt + text for text in texts], warn=True)
+        return embed(self.encoder, tokens, prompt=prompt, batch_size=batch_size)
+
+    def _finish(self, vectors: Array) -> Array:
+        """Whiten, then normalise, as the settings say."""
+        if self.whitening:
+            vectors = self.whitening.apply(vectors)
+        if self.normalize:
+            vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12)
+        return vectors
+
+
+def _check_samples(samples: Any, sources: tuple[str, ...]) -> dict[str, int]:
+    pair = samples if isinstance(samples, (tuple, list)) else (samples, samples)
+    if len(pair) != 2 or not all(isinstance(n, int) and not isinstance(n, bool) for n in pair):
+        raise Sen2ProError(f"samples must be a whole number or a pair (model, data), not {samples!r}")
+    numbers = dict(zip(SOURCES, pair, strict=True))
+    for source in sources:
+        if numbers[source] < 2:
+            raise Sen2ProError(f"{numbers[source]} samples give no variance; take at least 2 for {source} uncertainty")
+    return numbers
+
+
+def _check_sentences(sentences: str | Sequence[str]) -> list[str]:
+    """Return a list of sentences, each a text that is not blank."""
+    texts = [sentences] if isinstance(sentences, str) else list(sentences)
+    for i, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise Sen2ProError(f"sentence {i} is not a text but {type(text).__name__}: {text!r}")
+        if not text.strip():
+            raise Sen2ProError(f"sentence {i} is empty or blank: {text!r}")
+    return texts
+
+
+def _short_hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:8]

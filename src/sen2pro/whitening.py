@@ -1,0 +1,81 @@
+"""Whitening: a linear map, fitted on a corpus, after which vectors have zero mean and unit covariance."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sen2pro.errors import Sen2ProError
+from sen2pro.gaussian import Array
+
+
+@dataclass(frozen=True)
+class Whitening:
+    """x -> (x - mean) @ kernel, as in BERT-whitening (Su et al., 2021).
+
+    Examples
+    --------
+    >>> vectors = np.random.default_rng(0).normal(size=(1000, 3)) * [1.0, 5.0, 9.0] + 2.0
+    >>> white = Whitening.fit(vectors).apply(vectors)
+    >>> np.cov(white.T, bias=True).round(2) + 0.0
+    array([[1., 0., 0.],
+           [0., 1., 0.],
+           [0., 0., 1.]])
+    """
+
+    mean: Array  # (k,)
+    kernel: Array  # (k, dim)
+
+    @classmethod
+    def fit(cls, vectors: NDArray[Any], dim: int | None = None) -> Whitening:
+        """Fit on vectors (n, k) and keep the `dim` directions of greatest variance (all by default)."""
+        data = np.asarray(vectors, np.float64)
+        if data.ndim != 2 or len(data) < 2:
+            raise Sen2ProError(f"whitening is fitted on at least two vectors (n, k), not on shape {data.shape}")
+        dim = data.shape[1] if dim is None else dim
+        if not 1 <= dim <= data.shape[1]:
+            raise Sen2ProError(f"dim must be between 1 and {data.shape[1]}, not {dim}")
+        values, directions = np.linalg.eigh(np.cov(data.T, bias=True).reshape(data.shape[1], -1))
+        values, directions = values[::-1][:dim], directions[:, ::-1][:, :dim]
+        # Directions in which the corpus does not vary (fewer vectors than dimensions) would be blown up to noise.
+        scale = np.where(values > values[0] * 1e-9, 1 / np.sqrt(np.maximum(values, 1e-300)), 0.0)
+        return cls(data.mean(axis=0).astype(np.float32), (directions * scale).astype(np.float32))
+
+    @property
+    def dim(self) -> int:
+        """The number of dimensions after whitening."""
+        return int(self.kernel.shape[1])
+
+    @property
+    def hash(self) -> str:
+        """Eight hex digits that stand for the map in a signature."""
+        return hashlib.sha256(self.mean.tobytes() + self.kernel.tobytes()).hexdigest()[:8]
+
+    def apply(self, vectors: NDArray[Any]) -> Array:
+        """Whiten vectors (..., k)."""
+        if vectors.shape[-1] != len(self.mean):
+            raise Sen2ProError(f"this whitening takes vectors of {len(self.mean)} dimensions, not {vectors.shape[-1]}")
+        return np.asarray((vectors - self.mean) @ self.kernel, np.float32)
+
+    def save(self, path: str | Path) -> None:
+        """Write to a safetensors file."""
+        from safetensors.numpy import save_file
+
+        save_file({"mean": self.mean, "kernel": np.ascontiguousarray(self.kernel)}, path)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Whitening:
+        """Read what `save` wrote."""
+        from safetensors import SafetensorError
+        from safetensors.numpy import load_file
+
+        try:
+            tensors = load_file(path)
+            return cls(tensors["mean"], tensors["kernel"])
+        except (SafetensorError, KeyError) as error:
+            raise Sen2ProError(f"{path} does not hold a whitening: {error}") from None
