@@ -20,7 +20,9 @@ PAD = 1
 
 
 def build_tokenizer() -> PreTrainedTokenizerFast:
-    vocabulary = {word: i for i, word in enumerate(["<s>", "<pad>", "</s>", "<unk>", *WORDS, *"abcdefghijklmnopqrstuvwxyz"])}
+    vocabulary = {
+        word: i for i, word in enumerate(["<s>", "<pad>", "</s>", "<unk>", *WORDS, *"abcdefghijklmnopqrstuvwxyz"])
+    }
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
     tokenizer.post_processor = processors.TemplateProcessing(

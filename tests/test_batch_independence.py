@@ -37,7 +37,12 @@ def test_raw_samples_are_keyed_too(tiny, texts):
 
 
 def test_on_the_real_model(minilm):
-    texts = ["A man is playing a guitar.", "Rates went up.", "No.", "The committee met for the third time this year, in Geneva."]
+    texts = [
+        "A man is playing a guitar.",
+        "Rates went up.",
+        "No.",
+        "The committee met for the third time this year, in Geneva.",
+    ]
     together = minilm.encode(texts)
     for i, text in enumerate(texts):
         assert_equal(minilm.encode(text, batch_size=3), together[i])

@@ -29,7 +29,9 @@ def train_mode_loop(network, tokenizer, passes: int) -> np.ndarray:
 def assert_same_distribution(ours: np.ndarray, reference: np.ndarray) -> None:
     """Means and variances agree within the statistical error of both."""
     variances = ours.var(axis=0), reference.var(axis=0)
-    z = (ours.mean(axis=0) - reference.mean(axis=0)) / np.sqrt(sum(v / len(x) for v, x in zip(variances, (ours, reference), strict=True)))
+    z = (ours.mean(axis=0) - reference.mean(axis=0)) / np.sqrt(
+        sum(v / len(x) for v, x in zip(variances, (ours, reference), strict=True))
+    )
     assert np.abs(z).max() < 5, "a mean is off"
     totals, errors = [], []
     for x in (ours, reference):
@@ -62,7 +64,13 @@ def test_attention_dropout_alone_is_sampled(family, tokenizer):
 @pytest.mark.parametrize("family", FAMILIES)
 def test_batch_and_padding_do_not_matter(family, tokenizer):
     model = Sen2Pro(build_network(family), tokenizer=tokenizer, samples=4)
-    sentences = [SENTENCE, "the cat", "one two three", "rain today and sun tomorrow", "a man sees the house on the park"]
+    sentences = [
+        SENTENCE,
+        "the cat",
+        "one two three",
+        "rain today and sun tomorrow",
+        "a man sees the house on the park",
+    ]
     together = model.encode(sentences, batch_size=7)
     for i, sentence in enumerate(sentences):
         alone = model.encode(sentence)
@@ -127,7 +135,7 @@ def test_the_rate_can_be_overridden_where_the_configuration_says_zero(family, to
         Sen2Pro(silent, tokenizer=tokenizer, samples=2)
     with pytest.warns(Sen2ProWarning, match="not trained with dropout"):
         model = Sen2Pro(silent, tokenizer=tokenizer, samples=400, dropout=0.1, uncertainty="model")
-    reference = build_network(family, **{name: 0.1 for name in off})  # the same weights, built with dropout
+    reference = build_network(family, **dict.fromkeys(off, 0.1))  # the same weights, built with dropout
     assert_same_distribution(model.sample(SENTENCE, batch_size=200), train_mode_loop(reference, tokenizer, 400))
 
 

@@ -103,7 +103,7 @@ def _sen2pro(a: Gaussian, b: Gaussian, sums: Sums, alpha: float | str) -> Array6
         smaller = np.minimum(variances, means)
         weight = np.where(means > 0, smaller / np.where(means > 0, means, 1), 1.0)
     else:
-        weight = np.float64(alpha)
+        weight = np.full((), float(alpha))
     return np.asarray((1 - weight) * means + weight * variances)
 
 
@@ -147,9 +147,7 @@ def _expected_cosine(a: Gaussian, b: Gaussian, sums: Sums, alpha: float | str) -
 
 def _expected_l2(a: Gaussian, b: Gaussian, sums: Sums, alpha: float | str) -> Array64:
     """E|x - y|^2 of two independent samples: |mean_a - mean_b|^2 + total variance of both."""
-    return np.asarray(
-        sums.squared_l2(a.mean, b.mean) + sums.left(a.total_variance) + sums.right(b.total_variance)
-    )
+    return np.asarray(sums.squared_l2(a.mean, b.mean) + sums.left(a.total_variance) + sums.right(b.total_variance))
 
 
 _METRICS: dict[str, Callable[[Gaussian, Gaussian, Sums, float | str], Array64]] = {

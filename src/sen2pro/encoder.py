@@ -57,14 +57,15 @@ class Encoder:
         self.folder: Path | None = None
         self.name = str(model)
         if isinstance(model, (str, Path)):
-            self.folder = resolve(
-                str(model), revision=revision, allow_pickle=allow_pickle, code=trust_remote_code
-            )
+            self.folder = resolve(str(model), revision=revision, allow_pickle=allow_pickle, code=trust_remote_code)
             self.name = self.folder.resolve().name if Path(model).is_dir() else str(model)
             device = device or _best_device()
             model, tokenizer = _load(self.folder, tokenizer, trust_remote_code, allow_pickle)
         self.source = model
-        self._tail: list[nn.Module] = []
+        self.network: Any
+        self.tokenizer: Any
+        self.max_length: int
+        self._tail: list[Any] = []
         self.prompts: dict[str, str | None] = {}
         self.default_prompt_name: str | None = None
         self.truncate_dim: int | None = None
@@ -82,8 +83,7 @@ class Encoder:
             self.name = Path(str(getattr(self.network.config, "_name_or_path", "") or type(self.network).__name__)).name
         self.pooling = pooling
         if device is not None:
-            for module in (self.network, *self._tail):
-                module.to(device)
+            self._to(device)
         self._inputs = set(inspect.signature(self.network.forward).parameters)
         self._lock = threading.RLock()
         self.rate: float | None = None
@@ -127,10 +127,18 @@ class Encoder:
         self.tokenizer = tokenizer
         self.max_length = _max_length(self.network, tokenizer)
 
+    def _to(self, device: str) -> None:
+        try:
+            for module in (self.network, *self._tail):
+                module.to(device)
+        except (RuntimeError, AssertionError) as error:  # torch asserts that it was compiled for the device
+            raise Sen2ProError(f"device {device!r} cannot be used: {error}") from None
+
     @property
     def device(self) -> torch.device:
         """Where the network is."""
-        return next(self.network.parameters()).device
+        device: torch.device = next(self.network.parameters()).device
+        return device
 
     @property
     def pooling_name(self) -> str:
@@ -169,7 +177,9 @@ class Encoder:
     def vocabulary(self) -> list[str]:
         """The whole words of the tokenizer, for word-level edits."""
         special = set(self.tokenizer.all_special_tokens)
-        tokens = [t for t, _ in sorted(self.tokenizer.get_vocab().items(), key=lambda item: item[1]) if t not in special]
+        tokens = [
+            t for t, _ in sorted(self.tokenizer.get_vocab().items(), key=lambda item: item[1]) if t not in special
+        ]
         return whole_words(tokens, lambda token: str(self.tokenizer.convert_tokens_to_string([token])))
 
     @cached_property
@@ -220,14 +230,15 @@ class Encoder:
             if self.pooling is not None or not self._tail:
                 features["sentence_embedding"] = _pool(self.pooling or "mean", states, features["attention_mask"])
             if prompt_length:
-                features["prompt_length"] = prompt_length  # type: ignore[assignment]
+                features["prompt_length"] = prompt_length
             for module in self._tail:
                 if not (self.pooling is not None and hasattr(module, "pooling_mode")):
                     with mode(module, sampling=False):
                         features = module(features)
-        return features["sentence_embedding"].float()[:, : self.truncate_dim]
+        vectors: Tensor = features["sentence_embedding"].float()
+        return vectors[:, : self.truncate_dim]
 
-    def _pad(self, tokens: Sequence[Tokens]) -> dict[str, Tensor]:
+    def _pad(self, tokens: Sequence[Tokens]) -> dict[str, Any]:
         """Pad on the right, so that a token's position does not depend on its neighbours."""
         length = max(map(len, tokens))
         pad = self.tokenizer.pad_token_id or 0
@@ -247,11 +258,11 @@ class Encoder:
 
 
 def _pool(pooling: str, states: Any, mask: Tensor) -> Tensor:
-    last = states.last_hidden_state
+    last: Tensor = states.last_hidden_state
     if pooling == "cls":
         return last[:, 0]
     # hidden_states[0] is the embedding layer; the paper means the first transformer layer.
-    hidden = last if pooling == "mean" else (states.hidden_states[1] + last) / 2
+    hidden: Tensor = last if pooling == "mean" else (states.hidden_states[1] + last) / 2
     weights = mask.unsqueeze(-1).to(hidden.dtype)
     return (hidden * weights).sum(1) / weights.sum(1).clamp(min=1e-9)
 

@@ -21,7 +21,8 @@ class TruncationWarning(Sen2ProWarning):
         self.count, self.total, self.limit = count, total, limit
         verb = "is" if count == 1 else "are"
         super().__init__(
-            f"{count} of {total} sentences {verb} longer than the {limit} tokens this model takes; only the beginning counts"
+            f"{count} of {total} sentences {verb} longer than the {limit} tokens this model takes; "
+            "only the beginning counts"
         )
 
 

@@ -137,8 +137,8 @@ class Sen2Pro:
             )
         if not self.encoder.trained_with_dropout:
             warnings.warn(
-                f"this model was not trained with dropout; at a rate of {self.encoder.rate} its uncertainty is that of a "
-                "network it has never been",
+                f"this model was not trained with dropout; at a rate of {self.encoder.rate} its uncertainty is that of "
+                "a network it has never been",
                 Sen2ProWarning,
                 stacklevel=3,
             )

@@ -60,7 +60,7 @@ def _from_hub(
     repository: str, revision: str | None, patterns: list[str], tried: list[str], *, cached_only: bool
 ) -> Path | None:
     from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HFValidationError, HfHubHTTPError, LocalEntryNotFoundError
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
     place = "hub cache" if cached_only else "hub"
     try:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 
 from sen2pro.errors import Sen2ProError
 
-
-def _matters() -> str:
-    """Mark a field that two results must agree on before they may be compared."""
-    return field(metadata={"matters": True})
+# What two results must agree on before they may be compared.
+_MATTERS = ("hash", "pooling", "geometry", "whitening", "uncertainty", "dropout", "edits", "combine", "estimator")
 
 
 @dataclass(frozen=True)
@@ -31,18 +29,18 @@ class Signature:
     """
 
     model: str
-    hash: str = _matters()
-    pooling: str = _matters()
-    geometry: str = _matters()
-    whitening: str = _matters()
-    uncertainty: str = _matters()
+    hash: str
+    pooling: str
+    geometry: str
+    whitening: str
+    uncertainty: str
     samples: str
-    dropout: str = _matters()
-    edits: str = _matters()
+    dropout: str
+    edits: str
     prompt: str
     seed: str
-    combine: str = _matters()
-    estimator: str = _matters()
+    combine: str
+    estimator: str
     version: str
 
     def __str__(self) -> str:
@@ -63,12 +61,14 @@ def check_comparable(a: Signature | None, b: Signature | None) -> None:
     if a is None or b is None:
         return
     differing = [
-        f"{f.name} {getattr(a, f.name)!r} against {getattr(b, f.name)!r}"
-        for f in fields(Signature)
-        if f.metadata.get("matters") and getattr(a, f.name) != getattr(b, f.name)
+        f"{name} {getattr(a, name)!r} against {getattr(b, name)!r}"
+        for name in _MATTERS
+        if getattr(a, name) != getattr(b, name)
     ]
     if differing:
-        raise Sen2ProError(f"these Gaussians cannot be compared: {'; '.join(differing)}. Encode both with the same settings")
+        raise Sen2ProError(
+            f"these Gaussians cannot be compared: {'; '.join(differing)}. Encode both with the same settings"
+        )
 
 
 def merged(a: Signature | None, b: Signature | None) -> Signature | None:

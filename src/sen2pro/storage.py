@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, NamedTuple
@@ -14,7 +15,7 @@ import numpy as np
 
 from sen2pro.errors import Sen2ProError, one_of
 from sen2pro.gaussian import Gaussian
-from sen2pro.signature import Signature, merged
+from sen2pro.signature import Signature
 
 SUFFIXES = (".parquet", ".safetensors")
 _SINGLE = "sen2pro.single"
@@ -80,10 +81,8 @@ class GaussianWriter:
             self._signature, self._columns = gaussian.signature, set(columns)
         elif len(self._shape) == 1 or len(gaussian.shape) == 1:
             raise Sen2ProError("a single Gaussian fills a file; write batches to write several times")
-        elif self._shape[-1] != gaussian.dim or self._columns != set(columns):
-            raise Sen2ProError("every batch of a file must have the same dimensions and the same columns")
-        else:
-            self._signature = merged(self._signature, gaussian.signature)
+        elif (self._shape[-1], self._columns, self._signature) != (gaussian.dim, set(columns), gaussian.signature):
+            raise Sen2ProError("every batch of a file must have the same dimensions, columns and signature")
         self._shape = gaussian.shape
         self._rows += rows
         (self._write_parquet if self._format == ".parquet" else self._write_tensors)(gaussian, columns)
@@ -101,12 +100,12 @@ class GaussianWriter:
         if self._parquet is None:
             self._parquet = pq.ParquetWriter(
                 self._temporary,
-                table.schema,
+                table.schema.with_metadata(self._metadata()),
                 compression="zstd",
                 use_dictionary=list(strings),
                 column_encoding={f"{name}.list.element": "BYTE_STREAM_SPLIT" for name in vectors},
             )
-        self._parquet.write_table(table)
+        self._parquet.write_table(table.cast(self._parquet.schema))
 
     def _write_tensors(self, gaussian: Gaussian, columns: dict[str, Sequence[str]]) -> None:
         if columns:
@@ -149,7 +148,6 @@ class GaussianWriter:
                 if self._shape is None:
                     raise Sen2ProError(f"nothing was written to {self.path}")
                 if self._parquet is not None:
-                    self._parquet.add_key_value_metadata(self._metadata())
                     self._parquet.close()
                     self._parquet = None
                 else:
@@ -162,10 +160,8 @@ class GaussianWriter:
 
     def _clean_up(self) -> None:
         if self._parquet is not None:
-            try:
+            with suppress(OSError):  # closing writes a footer, which a full disk refuses; the file is deleted next
                 self._parquet.close()
-            except OSError:
-                pass  # closing writes a footer, which a full disk refuses; the file is deleted next
         for name, file in self._tensors.items():
             file.close()
             self._part(name).unlink(missing_ok=True)
@@ -221,6 +217,8 @@ def _read_tensors(path: Path) -> Stored:
             missing = {"mean", "variance"} - set(file.keys())
             if missing:
                 raise Sen2ProError(f"{path} has no tensor {sorted(missing)[0]!r}; was it written by sen2pro?")
-            return _stored(path, file.get_tensor("mean"), file.get_tensor("variance"), file.metadata() or {}, None, None)
+            return _stored(
+                path, file.get_tensor("mean"), file.get_tensor("variance"), file.metadata() or {}, None, None
+            )
     except SafetensorError as error:
         raise Sen2ProError(f"{path} is not a whole safetensors file: {error}") from None

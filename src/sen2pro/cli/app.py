@@ -70,7 +70,8 @@ def encode(
     output: Annotated[str, typer.Argument(help="A .parquet or .safetensors file.")],
     model: options.Model = DEFAULT_MODEL,
     column: Annotated[
-        str | None, typer.Option("--column", "-c", help="Column with the sentences. [default: text, sentence or the only one]")
+        str | None,
+        typer.Option("--column", "-c", help="Column with the sentences. [default: text, sentence or the only one]"),
     ] = None,
     id_column: Annotated[str | None, typer.Option(help="Column with ids to keep (Parquet output).")] = None,
     text: Annotated[
@@ -85,7 +86,9 @@ def encode(
     dropout: options.Dropout = None,
     seed: options.Seed = 0,
     device: options.Device = None,
-    batch_size: Annotated[int, typer.Option(help="Forward passes at once: speed and memory, not the result.", min=1)] = 32,
+    batch_size: Annotated[
+        int, typer.Option(help="Forward passes at once: speed and memory, not the result.", min=1)
+    ] = 32,
     trust_remote_code: options.TrustRemoteCode = False,
     allow_pickle: options.AllowPickle = False,
 ) -> None:
@@ -159,5 +162,3 @@ def info(
 def main() -> None:
     """Run the command line."""
     app(prog_name="sen2pro")
-
-

@@ -26,7 +26,9 @@ def run(a: str, b: str, *, settings: dict[str, Any]) -> None:
     closeness.add_column("value", justify="right")
     closeness.add_column("")
     closeness.add_row(
-        "similarity", f"{model.similarity_pairwise(both[:1], both[1:])[0]:.4f}", "the default: minus Eq. 6; 0 is identical"
+        "similarity",
+        f"{model.similarity_pairwise(both[:1], both[1:])[0]:.4f}",
+        "the default: minus Eq. 6; 0 is identical",
     )
     for metric in METRICS:
         note = "Eq. 6 of the paper" if metric == "sen2pro" else ""

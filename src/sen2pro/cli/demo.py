@@ -50,11 +50,20 @@ def run(output: str, *, settings: dict[str, Any]) -> None:
 
     console = Console()
     table = Table(title="A dozen sentences as Gaussians: four topics, each said in three ways", title_justify="left")
-    for name, right in (("", True), ("sentence", False), ("nearest", False), ("uncertainty", True), ("model", True), ("data", True)):
+    for name, right in (
+        ("", True),
+        ("sentence", False),
+        ("nearest", False),
+        ("uncertainty", True),
+        ("model", True),
+        ("data", True),
+    ):
         table.add_column(name, justify="right" if right else "left", ratio=1 if name == "sentence" else None)
     for i, sentence in enumerate(sentences):
         right_topic = topics[nearest[i]] == topics[i]
-        mark = f"[green]{nearest[i] + 1:2d} ✓[/]" if right_topic else f"[red]{nearest[i] + 1:2d} ✗ {topics[nearest[i]]}[/]"
+        mark = (
+            f"[green]{nearest[i] + 1:2d} ✓[/]" if right_topic else f"[red]{nearest[i] + 1:2d} ✗ {topics[nearest[i]]}[/]"
+        )
         numbers = (both, parts["model"], parts["data"])
         table.add_row(
             str(i + 1), sentence, mark, *(f"{g.total_variance[i]:.3f}" for g in numbers), end_section=i % 3 == 2
@@ -87,7 +96,7 @@ def draw(gaussian: Gaussian, sentences: list[str], topics: list[str], path: Path
     axes = np.linalg.svd(gaussian.mean - centre, full_matrices=False)[2][:2]  # (2, k)
     points = (gaussian.mean - centre) @ axes.T
     names = list(dict.fromkeys(topics))
-    figure, plot = plt.subplots(figsize=(11, 7.5), dpi=110)
+    figure, (plot, legend) = plt.subplots(1, 2, figsize=(12, 6), dpi=110, width_ratios=(1.15, 1), layout="constrained")
     for i, (x, y) in enumerate(points):
         values, vectors = np.linalg.eigh(axes @ (gaussian.variance[i, :, None] * axes.T))
         colour = f"C{names.index(topics[i])}"
@@ -95,13 +104,18 @@ def draw(gaussian: Gaussian, sentences: list[str], topics: list[str], path: Path
             width, height = 2 * deviations * np.sqrt(values)
             angle = np.degrees(np.arctan2(vectors[1, 0], vectors[0, 0]))
             plot.add_patch(Ellipse((x, y), width, height, angle=angle, color=colour, alpha=alpha, linewidth=0))
-        plot.plot(x, y, "o", color=colour, markersize=4)
-        plot.annotate(f"{i + 1}", (x, y), textcoords="offset points", xytext=(5, 4), fontsize=9, color=colour)
-    plot.set_title("Sentences as Gaussians (ellipses: 1 and 2 standard deviations)", loc="left")
+        plot.annotate(f"{i + 1}", (x, y), ha="center", va="center", fontsize=9, color="black")
+        line = 1 - (i + 1.2 * names.index(topics[i])) / (len(sentences) + 3)
+        legend.text(0.05, line, f"{i + 1}", color=colour, ha="right", va="top", weight="bold", fontsize=9.5)
+        legend.text(0.08, line, sentences[i], va="top", fontsize=9.5)
+    plot.set_title("Sentences as Gaussians: the shorter and vaguer, the wider", loc="left", weight="bold")
     plot.set_aspect("equal", adjustable="datalim")
     plot.autoscale_view()
-    plot.set_xlabel("first principal direction of the means")
-    plot.set_ylabel("second")
+    plot.set_xlabel(
+        "first and second principal direction of the means; ellipses: 1 and 2 standard deviations", fontsize=8
+    )
     plot.spines[["top", "right"]].set_visible(False)
-    figure.savefig(path, bbox_inches="tight")
+    plot.tick_params(labelsize=8)
+    legend.axis("off")
+    figure.savefig(path)
     plt.close(figure)

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from sen2pro.cli.inputs import Source
 from sen2pro.cli.options import load
-from sen2pro.errors import Sen2ProError, TruncationWarning, one_of
+from sen2pro.errors import Sen2ProError, TruncationWarning
 from sen2pro.progress import progress
 
 _CHUNK = 256  # sentences in memory at once
@@ -57,9 +57,13 @@ def run(
         if sentences == 0:
             writer.write(model.encode([]))
     console = Console()
-    console.print(f"{sentences} sentences -> {output} ({model.dim} dimensions)", markup=False, highlight=False, soft_wrap=True)
+    console.print(
+        f"{sentences} sentences -> {output} ({model.dim} dimensions)", markup=False, highlight=False, soft_wrap=True
+    )
     if truncated:
-        console.print(str(TruncationWarning(truncated, sentences, model.encoder.max_length)), style="yellow", markup=False)
+        console.print(
+            str(TruncationWarning(truncated, sentences, model.encoder.max_length)), style="yellow", markup=False
+        )
     console.print(f"signature: {model.signature()}", style="dim", markup=False, highlight=False, soft_wrap=True)
 
 

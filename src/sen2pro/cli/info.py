@@ -20,7 +20,9 @@ def run(model: str, *, trust_remote_code: bool, allow_pickle: bool) -> None:
     layers = getattr(config, "num_hidden_layers", None) or getattr(config, "encoder_layers", "?")
     try:
         sites = encoder.sites
-        problem = "" if any(s.rate for s in sites) else "dropout is 0 in this model; pass dropout=0.1 to sample it anyway"
+        problem = (
+            "" if any(s.rate for s in sites) else "dropout is 0 in this model; pass dropout=0.1 to sample it anyway"
+        )
     except Sen2ProError as error:
         sites, problem = [], str(error)
 

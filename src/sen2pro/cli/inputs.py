@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any, NamedTuple, cast
 
 from sen2pro.errors import Sen2ProError, one_of
 
@@ -76,7 +76,7 @@ class Source:
     def _open(self) -> IO[bytes]:
         if self.path == "-":
             return sys.stdin.buffer
-        return gzip.open(self.path, "rb") if self.gzipped else Path(self.path).open("rb")  # type: ignore[return-value]
+        return cast("IO[bytes]", gzip.open(self.path, "rb")) if self.gzipped else Path(self.path).open("rb")
 
     def _lines(self, file: IO[bytes]) -> Iterator[tuple[int, str]]:
         try:
@@ -101,8 +101,8 @@ class Source:
     def _table(self, file: IO[bytes]) -> Iterator[tuple[int, dict[str, Any]]]:
         csv.field_size_limit(1 << 30)
         lines = (line for _, line in self._lines(file))
-        quoting = {"delimiter": "\t", "quoting": csv.QUOTE_NONE} if self.kind == "tsv" else {}
-        reader = csv.reader(lines, **quoting)  # type: ignore[arg-type]
+        tabs = self.kind == "tsv"  # where a quotation mark is a character like any other
+        reader = csv.reader(lines, delimiter="\t", quoting=csv.QUOTE_NONE) if tabs else csv.reader(lines)
         try:
             header = next(reader, [])
             for row in reader:

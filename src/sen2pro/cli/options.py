@@ -15,7 +15,8 @@ Uncertainty = Annotated[str, typer.Option(help="both, model (MC dropout) or data
 Combine = Annotated[str, typer.Option(help="How the two are joined: individual or unified.")]
 Pooling = Annotated[str | None, typer.Option(help="mean, cls or first-last-avg. [default: the model's own]")]
 Normalize = Annotated[
-    bool | None, typer.Option("--normalize/--no-normalize", help="Unit sphere or raw vectors. [default: as the model is made]")
+    bool | None,
+    typer.Option("--normalize/--no-normalize", help="Unit sphere or raw vectors. [default: as the model is made]"),
 ]
 Dropout = Annotated[float | None, typer.Option(help="Dropout rate for all of the network. [default: its own rates]")]
 Seed = Annotated[int, typer.Option(help="Makes the result reproducible.")]
@@ -29,8 +30,8 @@ def load(model: str, *, samples: str = "15", **settings: Any) -> Sen2Pro:
     numbers = parse_samples(samples)
     from transformers.utils import logging
 
-    logging.disable_progress_bar()
-    logging.set_verbosity_error()
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    logging.set_verbosity_error()  # type: ignore[no-untyped-call]
     from sen2pro.model import Sen2Pro
 
     return Sen2Pro(model, samples=numbers, **settings)

@@ -7,6 +7,7 @@ forward pass and, within a site, over the sentence's own positions, never over p
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -125,7 +126,7 @@ class KeyedDropout(TorchFunctionMode):
 
 
 def _draw(stream: np.random.SFC64, shape: tuple[int, ...]) -> np.ndarray[Any, np.dtype[np.int16]]:
-    size = int(np.prod(shape))
+    size = math.prod(shape)
     raw = np.asarray(stream.random_raw(-(-size // 4)))
     return raw.astype("<u8", copy=False).view("<i2")[:size].reshape(shape)
 

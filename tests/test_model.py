@@ -1,0 +1,255 @@
+"""The class that users meet."""
+
+import inspect
+import tracemalloc
+
+import numpy as np
+import pytest
+from sentence_transformers import SentenceTransformer
+
+from sen2pro import Gaussian, Sen2Pro, Sen2ProError, Whitening, estimate
+from sen2pro.errors import TruncationWarning
+
+TEXTS = ["the big dog runs in the park", "rain today", "a woman sees the cat"]
+
+
+def test_a_list_a_string_and_nothing(tiny):
+    g = tiny.encode(TEXTS)
+    assert isinstance(g, Gaussian)
+    assert g.mean.shape == g.variance.shape == (3, 32)
+    assert tiny.encode(TEXTS[0]).shape == (32,)
+    assert tiny.encode([]).shape == (0, 32)
+    assert tiny.sample([]).shape == (0, 8, 32)
+    assert tiny.sen2vec([]).shape == (0, 32)
+    assert tiny.encode(np.array(TEXTS)) == g
+    assert tiny.encode(tuple(TEXTS)) == g
+
+
+def test_encode_estimates_from_what_sample_returns(tiny):
+    samples = tiny.sample(TEXTS)
+    assert samples.shape == (3, 8, 32)
+    (mean_m, var_m), (mean_d, var_d) = estimate(samples[:, :4]), estimate(samples[:, 4:])
+    g = tiny.encode(TEXTS)
+    np.testing.assert_allclose(g.mean, (mean_m + mean_d) / 2, atol=1e-6)
+    np.testing.assert_allclose(g.variance, (var_m + var_d) / 2, atol=1e-6)
+
+
+def test_unified_and_the_two_ablations(bert, tokenizer, tiny):
+    samples = tiny.sample(TEXTS)
+    cases = {
+        ("both", "unified"): samples,
+        ("model", "individual"): samples[:, :4],
+        ("data", "individual"): samples[:, 4:],
+    }
+    for (uncertainty, combine), chosen in cases.items():
+        g = Sen2Pro(bert, tokenizer=tokenizer, samples=4, uncertainty=uncertainty, combine=combine).encode(TEXTS)
+        mean, variance = estimate(chosen)
+        np.testing.assert_allclose(g.mean, mean, atol=1e-6)
+        np.testing.assert_allclose(g.variance, variance, atol=1e-6)
+
+
+def test_sources_are_the_two_ablations(bert, tokenizer, tiny):
+    parts = tiny.encode_sources(TEXTS)
+    for source in ("model", "data"):
+        assert parts[source] == Sen2Pro(bert, tokenizer=tokenizer, samples=4, uncertainty=source).encode(TEXTS)
+    assert tiny.encode_sources(TEXTS[0])["model"].shape == (32,)
+
+
+def test_samples_may_differ_by_source(bert, tokenizer):
+    model = Sen2Pro(bert, tokenizer=tokenizer, samples=(3, 5))
+    assert model.sample(TEXTS).shape == (3, 8, 32)
+    assert model.signature().samples == "3+5"
+
+
+def test_similarity_is_greater_for_what_is_closer(minilm):
+    g = minilm.encode(["A man is playing a guitar.", "Someone plays the guitar.", "The market fell on Tuesday."])
+    table = minilm.similarity(g, g)
+    assert table.shape == (3, 3)
+    assert table[0, 1] > table[0, 2]
+    np.testing.assert_allclose(np.diag(table), 0, atol=1e-6)
+    np.testing.assert_allclose(
+        minilm.similarity_pairwise(g, g[[1, 2, 0]]), [table[0, 1], table[1, 2], table[2, 0]], rtol=1e-5
+    )
+
+
+def test_gaussians_of_other_settings_cannot_be_compared(bert, tokenizer, tiny):
+    g = tiny.encode(TEXTS)
+    for changes in ({"pooling": "cls"}, {"uncertainty": "model"}, {"dropout": 0.3}, {"normalize": True}):
+        other = Sen2Pro(bert, tokenizer=tokenizer, samples=4, **changes).encode(TEXTS)
+        with pytest.raises(Sen2ProError, match="cannot be compared"):
+            tiny.similarity(g, other)
+    reseeded = Sen2Pro(bert, tokenizer=tokenizer, samples=6, seed=1).encode(TEXTS)
+    assert tiny.similarity(g, reseeded).shape == (3, 3), "seed and number of samples do not matter"
+
+
+def test_the_signature_says_all_of_it(tiny):
+    signature = tiny.encode(TEXTS).signature
+    assert signature == tiny.signature()
+    text = str(signature)
+    for part in (
+        "model:BertModel", "pooling:mean", "geometry:raw", "whitening:no", "uncertainty:both", "samples:4+4",
+        "dropout:0.1", "edits:drop,swap,replace,insert", "seed:0", "combine:individual", "estimator:diagonal",
+        "version:",
+    ):  # fmt: skip
+        assert part in text
+
+
+def test_memory_does_not_grow_with_the_number_of_samples(bert, tokenizer):
+    def peak(samples):
+        model = Sen2Pro(bert, tokenizer=tokenizer, samples=samples, uncertainty="model")
+        model.encode(TEXTS)
+        tracemalloc.start()
+        model.encode(TEXTS * 20)
+        result = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return result
+
+    assert peak(200) < 1.5 * peak(50)
+
+
+def test_whitening_is_fitted_applied_to_samples_and_saved_with_the_model(bert, tokenizer, tmp_path):
+    corpus = [
+        f"{a} {b} {c}"
+        for a in ("the", "a")
+        for b in ("big", "small", "red", "blue")
+        for c in ("dog", "cat", "man", "ball", "house")
+    ]
+    model = Sen2Pro(bert, tokenizer=tokenizer, samples=3, seed=5).fit_whitening(corpus, dim=8)
+    vectors = model.sen2vec(corpus)
+    assert vectors.shape == (40, 8)
+    np.testing.assert_allclose(np.cov(vectors.T, bias=True), np.eye(8), atol=1e-2)
+    g = model.encode(TEXTS)
+    assert g.dim == model.dim == 8
+    plain = Sen2Pro(bert, tokenizer=tokenizer, samples=3, seed=5)
+    np.testing.assert_allclose(model.sample(TEXTS), model.whitening.apply(plain.sample(TEXTS)), atol=1e-4)
+
+    model.save(tmp_path / "saved")
+    loaded = Sen2Pro.load(tmp_path / "saved")
+    np.testing.assert_allclose(loaded.encode(TEXTS).mean, g.mean, atol=1e-5)
+    loaded.similarity(loaded.encode(TEXTS), g)
+    assert loaded.seed == 5
+    assert Sen2Pro.load(tmp_path / "saved", seed=6).seed == 6
+    assert Sen2Pro(str(tmp_path / "saved"), samples=3).whitening is not None, "a saved whitening is not lost silently"
+    assert Sen2Pro(str(tmp_path / "saved"), samples=3, whitening=False).dim == 32
+    with pytest.raises(Sen2ProError, match="not empty"):
+        model.save(tmp_path / "saved")
+    with pytest.raises(Sen2ProError, match=r"no .*sen2pro\.json"):
+        Sen2Pro.load(tmp_path)
+
+
+def test_a_saved_model_is_one_for_sentence_transformers_too(minilm, tmp_path):
+    minilm.save(tmp_path / "saved")
+    loaded = Sen2Pro.load(tmp_path / "saved")
+    text = "A man is playing a guitar."
+    np.testing.assert_allclose(loaded.encode(text).mean, minilm.encode(text).mean, atol=1e-5)
+    np.testing.assert_allclose(
+        SentenceTransformer(str(tmp_path / "saved")).encode(text), minilm.sen2vec(text), atol=1e-5
+    )
+
+
+def test_whitening_refuses_what_it_cannot_use(tmp_path, bert, tokenizer):
+    with pytest.raises(Sen2ProError, match="at least two vectors"):
+        Whitening.fit(np.zeros((1, 3)))
+    with pytest.raises(Sen2ProError, match="between 1 and 3"):
+        Whitening.fit(np.eye(3), dim=4)
+    fitted = Whitening.fit(np.random.default_rng(0).normal(size=(10, 3)))
+    with pytest.raises(Sen2ProError, match="3 dimensions, not 2"):
+        fitted.apply(np.zeros((1, 2)))
+    with pytest.raises(Sen2ProError, match="fitted first"):
+        Sen2Pro(bert, tokenizer=tokenizer, whitening=True)
+    (tmp_path / "broken.safetensors").write_bytes(b"nothing")
+    with pytest.raises(Sen2ProError, match="does not hold a whitening"):
+        Whitening.load(tmp_path / "broken.safetensors")
+
+
+def test_whitening_on_fewer_vectors_than_dimensions_stays_finite():
+    vectors = np.random.default_rng(0).normal(size=(5, 20))
+    assert np.isfinite(Whitening.fit(vectors).apply(vectors)).all()
+
+
+@pytest.mark.parametrize(
+    ("sentences", "message"),
+    [
+        (["the dog", ""], "sentence 1 is empty or blank"),
+        ([" \t\n"], "sentence 0 is empty or blank"),
+        (["the dog", None], "sentence 1 is not a text but NoneType"),
+        (["the dog", float("nan")], "sentence 1 is not a text but float: nan"),
+        ([b"the dog"], "sentence 0 is not a text but bytes"),
+        ([["the dog"]], "sentence 0 is not a text but list"),
+        ("", "sentence 0 is empty"),
+    ],
+)
+@pytest.mark.parametrize("method", ["encode", "sample", "sen2vec", "encode_sources"])
+def test_bad_sentences_are_named_by_their_index(tiny, method, sentences, message):
+    with pytest.raises(Sen2ProError, match=message):
+        getattr(tiny, method)(sentences)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"samples": 1}, "at least 2 for model uncertainty"),
+        ({"samples": (15, 0)}, "0 samples give no variance"),
+        ({"samples": 2.5}, "whole number or a pair"),
+        ({"samples": (1, 2, 3)}, "whole number or a pair"),
+        ({"uncertainty": "modle"}, "did you mean 'model'"),
+        ({"combine": "unifed"}, "did you mean 'unified'"),
+        ({"pooling": "men"}, "did you mean 'mean'"),
+        ({"dropout": 0}, "between 0 and 1"),
+        ({"dropout": 1.5}, "between 0 and 1"),
+        ({"seed": "zero"}, "seed must be a whole number"),
+        ({"vocabulary": []}, "at least one word"),
+        ({"device": "cudda"}, "cudda"),
+    ],
+)
+def test_bad_settings_get_a_clear_error(bert, tokenizer, arguments, message):
+    with pytest.raises(Sen2ProError, match=message):
+        Sen2Pro(bert, tokenizer=tokenizer, **arguments)
+
+
+def test_unused_sources_need_no_samples(bert, tokenizer):
+    assert Sen2Pro(bert, tokenizer=tokenizer, samples=(2, 0), uncertainty="model").encode("the dog").dim == 32
+
+
+def test_a_bad_batch_size_is_refused(tiny):
+    with pytest.raises(Sen2ProError, match="batch_size must be at least 1"):
+        tiny.encode(TEXTS, batch_size=0)
+
+
+def test_long_sentences_are_cut_counted_and_said_once(tiny):
+    long = "the dog runs in the park " * 20
+    with pytest.warns(TruncationWarning, match="2 of 3 sentences are longer than the 32 tokens") as caught:
+        g = tiny.encode([long, "the dog", long + " again"])
+    assert len(caught) == 1
+    assert caught[0].message.count == 2
+    assert np.isfinite(g.mean).all()
+
+
+def test_a_long_window_of_samples_is_cut_without_a_seam(bert, tokenizer):
+    many = Sen2Pro(bert, tokenizer=tokenizer, samples=1500, uncertainty="model")  # more than are prepared at once
+    mean, variance = estimate(many.sample("the dog runs", batch_size=256))
+    g = many.encode("the dog runs", batch_size=256)
+    np.testing.assert_allclose(g.mean, mean, atol=1e-6)
+    np.testing.assert_allclose(g.variance, variance, atol=1e-6)
+
+
+def test_progress_can_be_followed(tiny):
+    done = []
+    tiny.encode(TEXTS, show_progress_bar=done.append)
+    assert sum(done) == 3 * 8
+
+
+def test_a_progress_bar_is_shown_when_asked_for(tiny, capfd):
+    tiny.encode(TEXTS, show_progress_bar=True)
+    assert "24/24" in capfd.readouterr().err
+    tiny.encode(TEXTS, show_progress_bar=None)
+    assert capfd.readouterr().err == ""
+
+
+def test_the_signature_of_the_constructor_is_the_promised_one():
+    parameters = inspect.signature(Sen2Pro).parameters
+    promised = {
+        "samples": 15, "uncertainty": "both", "combine": "individual", "pooling": None, "normalize": None,
+        "whitening": None, "dropout": None, "seed": 0, "device": None,
+    }  # fmt: skip
+    assert {name: parameters[name].default for name in promised} == promised

@@ -1,0 +1,48 @@
+"""What holds for the package as a whole."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import sen2pro
+
+ROOT = Path(__file__).resolve().parents[1]
+HEAVY = ("torch", "transformers", "sentence_transformers", "numpy", "pyarrow", "matplotlib")
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import sen2pro",
+        "from sen2pro.cli.app import app; from typer.testing import CliRunner as C; C().invoke(app, ['--help'])",
+    ],
+)
+def test_import_and_help_load_nothing_heavy(code):
+    check = f"{code}\nimport sys\nprint([m for m in {HEAVY} if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_every_public_name_can_be_imported_and_is_documented():
+    assert set(sen2pro.__all__) <= set(dir(sen2pro))
+    for name in sen2pro.__all__:
+        assert getattr(sen2pro, name).__doc__
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = sen2pro.nothing
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/guide.md"])
+def test_the_python_in_the_documentation_runs(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL)
+    assert blocks
+    for block in blocks:
+        exec(compile(block, page, "exec"), {})
+
+
+def test_version_and_changelog_agree():
+    changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert f"## {sen2pro.__version__}" in changelog
