@@ -65,7 +65,7 @@ def edit(sentence: str, vocabulary: Sequence[str], seed: int, sample: int) -> st
     arguments alone.
 
     >>> edit("the quick brown fox", ["word"], seed=0, sample=0)
-    'the word quick brown fox'
+    'quick the brown fox'
     """
     words = sentence.split()
     draw = _drawer(key("edit", seed, sentence, sample))
