@@ -1,5 +1,7 @@
 """The promise: a sentence's distribution is the same whatever batch it is in."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 import torch
@@ -78,11 +80,14 @@ def test_more_samples_begin_with_the_fewer(bert, tokenizer):
     np.testing.assert_allclose(many.sample("the dog runs")[:3], few.sample("the dog runs"), atol=1e-5)
 
 
-def test_two_threads_may_share_a_model(tiny):
-    from concurrent.futures import ThreadPoolExecutor
+def test_what_the_network_cannot_tell_apart_is_the_same(tiny):
+    assert_equal(tiny.encode("the dog runs"), tiny.encode("  the dog\truns "))
 
+
+def test_threads_may_share_a_model_and_models_a_network(bert, tokenizer):
     texts = ["the dog runs", "a cat", "rain today", "music and song in the park"] * 3
-    expected = tiny.encode(texts)
+    models = [Sen2Pro(bert, tokenizer=tokenizer, samples=4, uncertainty=u) for u in ("model", "data", "both")]
+    expected = [model.encode(texts) for model in models]
     with ThreadPoolExecutor(4) as pool:
-        for result in pool.map(lambda _: tiny.encode(texts), range(8)):
-            assert_equal(result, expected)
+        for i, result in enumerate(pool.map(lambda i: models[i % 3].encode(texts), range(24))):
+            assert_equal(result, expected[i % 3])

@@ -25,6 +25,7 @@ def run(*arguments, input=None):
 
 def spawn(*arguments, **options):
     command = [sys.executable, "-c", "from sen2pro.cli.app import main; main()", *map(str, arguments)]
+    options.setdefault("preexec_fn", lambda: signal.signal(signal.SIGINT, signal.default_int_handler))
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
 
 
@@ -79,6 +80,13 @@ def test_encode_counts_what_was_cut(tiny_folder, tmp_path):
     )
     assert result.exit_code == 0, result.output
     assert "2 of 3 sentences are longer than the 32 tokens" in " ".join(result.output.split())
+
+
+def test_encode_says_each_other_warning_once(tiny_folder, tmp_path, monkeypatch):
+    monkeypatch.setattr("sen2pro.cli.encode._CHUNK", 1)
+    result = run("encode", "-", tmp_path / "out.parquet", "-m", tiny_folder, "--samples", 2, input="今天天气\n今天\n")
+    assert result.exit_code == 0, result.output
+    assert result.output.count("no spaces") == 1
 
 
 def test_encode_an_empty_file(tiny_folder, tmp_path):
@@ -169,7 +177,10 @@ def test_a_stopped_run_exits_cleanly_and_leaves_no_file(tiny_folder, tmp_path, h
     while not _written(tmp_path) and time.monotonic() < deadline and process.poll() is None:
         time.sleep(0.1)  # until the first chunk is on disk
     process.send_signal(how)
-    _, errors = process.communicate(timeout=60)
+    try:
+        _, errors = process.communicate(timeout=60)
+    finally:
+        process.kill()
     assert process.returncode == code, errors
     assert "Traceback" not in errors
     assert sorted(p.name for p in tmp_path.iterdir()) == ["in.txt", "tiny-bert"]
@@ -213,6 +224,18 @@ def test_demo_prints_a_table_and_draws_a_picture(tmp_path):
     assert f"picture: {tmp_path / 'picture.png'}" in result.output
     assert "signature: " in result.output
     assert (tmp_path / "picture.png").read_bytes().startswith(PNG)
+
+
+def test_demo_knows_its_kinds_of_pictures_before_the_work(tmp_path):
+    result = run("demo", "--output", tmp_path / "picture.pgn")
+    assert result.exit_code == 2
+    assert "did you mean '.png'" in result.output
+
+
+def test_compare_says_once_what_was_cut(tiny_folder):
+    result = run("compare", "the dog runs " * 30, "short", "-m", tiny_folder, "--samples", 2)
+    assert result.exit_code == 0, result.output
+    assert " ".join(result.output.split()).count("1 of 2 sentences is longer") == 1
 
 
 def test_demo_without_matplotlib_says_how_to_get_the_picture(tmp_path, monkeypatch):

@@ -5,6 +5,7 @@ import pytest
 import torch
 from conftest import FAMILIES, build_network
 from torch import nn
+from transformers.modeling_outputs import BaseModelOutput
 
 from sen2pro import Sen2Pro, Sen2ProError, Sen2ProWarning
 from sen2pro.sampling.dropout import KeyedDropout, mode
@@ -150,14 +151,59 @@ def test_dropout_hidden_in_a_fused_kernel_is_refused_not_sampled_unkeyed(tokeniz
         def forward(self, x):
             return nn.functional.scaled_dot_product_attention(x, x, x, dropout_p=0.1)
 
-    with pytest.raises(Sen2ProError, match="fused kernel"), KeyedDropout(0, [("a", 0)], [3]):
+    with pytest.raises(Sen2ProError, match="fused kernel"), KeyedDropout(0, [[5, 6, 7]], [0]):
         Fused()(torch.randn(1, 2, 3, 4))
 
 
 def test_masks_have_the_rate_and_scale_of_dropout():
-    with KeyedDropout(0, [("a", 0), ("b", 0)], [200, 100]):
+    with KeyedDropout(0, [[5] * 200, [5] * 100], [0, 0]):
         out = nn.functional.dropout(torch.ones(2, 200, 500), p=0.3)
     kept = out[0] > 0
     assert kept.float().mean().item() == pytest.approx(0.7, abs=5 * np.sqrt(0.3 * 0.7 / 100_000))
     assert out[0][kept].unique().item() == pytest.approx(1 / 0.7, rel=1e-4)
     assert not torch.equal(kept[:100], out[1, :100] > 0), "every sentence has masks of its own"
+
+
+class Flattening(nn.Module):
+    """A network that applies dropout to all tokens of a batch as one table, as OPT does."""
+
+    def __init__(self):
+        super().__init__()
+        self.config = build_network("bert").config
+        self.embedding = nn.Embedding(self.config.vocab_size, 32)
+
+    def forward(self, input_ids, attention_mask=None, **_):
+        states = self.embedding(input_ids)
+        flat = nn.functional.dropout(states.flatten(0, 1), p=0.1, training=self.training)
+        return BaseModelOutput(last_hidden_state=flat.view(states.shape))
+
+
+class Unkeyed(Flattening):
+    """A network with randomness that is no dropout."""
+
+    def forward(self, input_ids, attention_mask=None, **_):
+        states = self.embedding(input_ids)
+        return BaseModelOutput(last_hidden_state=states + (torch.randn_like(states) if self.training else 0))
+
+
+class Leaking(Flattening):
+    """A network that looks at padding: each token sees the average of the whole row."""
+
+    def forward(self, input_ids, attention_mask=None, **_):
+        states = self.embedding(input_ids)
+        states = nn.functional.dropout(states + states.mean(dim=1, keepdim=True), p=0.1, training=self.training)
+        return BaseModelOutput(last_hidden_state=states)
+
+
+@pytest.mark.parametrize("network", [Flattening, Unkeyed])
+def test_a_network_that_cannot_be_keyed_is_refused(network, tokenizer):
+    with pytest.raises(Sen2ProError, match="depends on its neighbours"):
+        Sen2Pro(network(), tokenizer=tokenizer)
+
+
+def test_a_network_that_looks_at_padding_gets_none(tokenizer):
+    model = Sen2Pro(Leaking(), tokenizer=tokenizer, samples=3)
+    sentences = [SENTENCE, "the cat", "one two three", "a dog"]
+    together = model.encode(sentences)
+    for i, sentence in enumerate(sentences):
+        np.testing.assert_allclose(model.encode(sentence).mean, together[i].mean, atol=1e-5)

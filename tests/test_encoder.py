@@ -6,14 +6,23 @@ import shutil
 import numpy as np
 import pytest
 import torch
-from conftest import build_network
+from conftest import FAMILIES, build_network, build_tokenizer
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.sentence_transformer.modules import Dense, Normalize, Pooling, StaticEmbedding, Transformer
+from sentence_transformers.sentence_transformer.modules import (
+    Dense,
+    Normalize,
+    Pooling,
+    StaticEmbedding,
+    Transformer,
+    WeightedLayerPooling,
+)
 from tokenizers import Tokenizer, models
+from transformers import BertForMaskedLM
 
 import sen2pro.resolve
 from sen2pro import Sen2Pro, Sen2ProError
 from sen2pro.encoder import Encoder
+from sen2pro.errors import TruncationWarning
 from sen2pro.resolve import resolve
 
 TEXTS = ["the big dog runs in the park", "rain today", "a"]
@@ -136,6 +145,90 @@ def test_folder_object_and_sentence_transformer_have_one_hash(tiny_folder, bert,
     assert Encoder(other, tokenizer=tokenizer).hash != plain.hash
 
 
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_family_survives_saving_and_loading(family, tokenizer, tmp_path):
+    model = Sen2Pro(build_network(family), tokenizer=tokenizer, samples=3)
+    expected = model.encode(TEXTS)
+    model.save(tmp_path / "saved")
+    loaded = Sen2Pro.load(tmp_path / "saved")
+    found = loaded.encode(TEXTS)
+    assert loaded.signature().hash == model.signature().hash
+    np.testing.assert_allclose(found.mean, expected.mean, atol=1e-5)
+    np.testing.assert_allclose(found.variance, expected.variance, atol=1e-5)
+
+
+def test_a_pooler_that_a_checkpoint_lacks_does_not_change_the_hash(tokenizer, tmp_path):
+    network = BertForMaskedLM(build_network("bert").config)
+    network.save_pretrained(tmp_path / "masked")
+    tokenizer.save_pretrained(tmp_path / "masked")
+    models = [Sen2Pro(str(tmp_path / "masked"), samples=2) for _ in range(2)]
+    models.append(Sen2Pro(network, tokenizer=tokenizer, samples=2))
+    a, b, c = (model.encode(TEXTS) for model in models)
+    np.testing.assert_allclose(np.diag(models[0].similarity(a, b)), 0, atol=1e-4)
+    np.testing.assert_allclose(a.mean, c.mean, atol=1e-5)
+
+
+def test_a_trained_model_gets_another_hash(tokenizer):
+    network = build_network("bert")
+    model = Sen2Pro(network, tokenizer=tokenizer, samples=2)
+    before = model.signature().hash
+    assert model.signature().hash == before
+    with torch.no_grad():
+        network.encoder.layer[0].output.dense.weight += 0.1
+    assert model.signature().hash != before
+
+
+def test_a_t5_has_one_hash_by_folder_and_by_sentence_transformer(tokenizer, tmp_path):
+    folder = tmp_path / "t5"
+    build_network("t5").save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    source = SentenceTransformer(modules=[Transformer(str(folder)), Pooling(32, "mean")], device="cpu")
+    by_object, by_folder = Sen2Pro(source, samples=2, normalize=False), Sen2Pro(str(folder), samples=2)
+    np.testing.assert_allclose(by_object.sen2vec(TEXTS), by_folder.sen2vec(TEXTS), atol=1e-5)
+    assert by_object.signature().hash == by_folder.signature().hash
+
+
+def test_a_pipeline_that_cannot_be_reproduced_is_refused_not_changed(tiny_folder):
+    layers = WeightedLayerPooling(32, num_hidden_layers=2, layer_start=1)
+    transformer = Transformer(str(tiny_folder), model_kwargs={"output_hidden_states": True})
+    transformer.auto_model.config.output_hidden_states = True
+    model = SentenceTransformer(modules=[transformer, layers, Pooling(32, "mean")], device="cpu")
+    with pytest.raises(Sen2ProError, match="WeightedLayerPooling"):
+        Sen2Pro(model)
+
+
+def test_a_normalize_module_in_the_middle_stays_there(tiny_folder):
+    torch.manual_seed(3)
+    modules = [Transformer(str(tiny_folder)), Pooling(32, "mean"), Normalize(), Dense(32, 8)]
+    source = SentenceTransformer(modules=modules, device="cpu", similarity_fn_name="dot")
+    np.testing.assert_allclose(Sen2Pro(source, samples=2).sen2vec(TEXTS), source.encode(TEXTS), atol=1e-5)
+
+
+def test_looking_at_a_model_leaves_its_flags_alone(sentence_transformer):
+    sentence_transformer.train()
+    Sen2Pro(sentence_transformer, samples=2)
+    assert all(module.training for module in sentence_transformer.modules())
+
+
+def test_positions_that_start_after_the_padding_index_shorten_the_limit(tokenizer):
+    endless = build_tokenizer()
+    endless.model_max_length = 10**30
+    assert Encoder(build_network("roberta"), tokenizer=endless).max_length == 64 - 2
+    assert Encoder(build_network("mpnet"), tokenizer=endless).max_length == 64 - 2
+    assert Encoder(build_network("bert"), tokenizer=endless).max_length == 64
+
+
+def test_edits_fall_in_the_part_of_a_long_text_that_is_seen(tiny, minilm):
+    words = [f"word{i}" for i in range(200)]
+    seen = tiny.encoder.seen(" ".join(words)).split()
+    assert seen == words[: len(seen)]
+    assert 0 < len(seen) < 32
+    text = "Rain fell on the coast while the market rose and music played. " * 40
+    with pytest.warns(TruncationWarning):
+        samples = minilm.sample(text)[5:]
+    assert len(np.unique(samples.round(5), axis=0)) >= 4, "of five edits at most one may change nothing"
+
+
 def test_what_is_no_encoder_is_refused(bert):
     with pytest.raises(Sen2ProError, match="cannot make an encoder of int"):
         Sen2Pro(3)
@@ -182,6 +275,18 @@ def test_the_order_is_folder_cache_package(offline, tiny_folder, monkeypatch):
     assert str(resolve(name)) == name, "a folder of that name comes first"
 
 
+def test_a_revision_is_not_answered_with_the_offline_package(offline):
+    with pytest.raises(Sen2ProError, match="no model"):
+        resolve("all-MiniLM-L6-v2", revision="other")
+
+
+def test_half_a_download_is_not_taken_for_a_model(offline, tiny_folder):
+    (tiny_folder / "config.json").unlink()
+    put_in_cache(offline, "someone/half", tiny_folder)
+    with pytest.raises(Sen2ProError, match="not all of it is there"):
+        resolve("someone/half")
+
+
 def test_hub_ids_work_from_the_cache(offline, tiny_folder):
     put_in_cache(offline, "someone/some-model", tiny_folder)
     put_in_cache(offline, "bare-model", tiny_folder)
@@ -222,6 +327,9 @@ def test_pickled_weights_are_refused_unless_allowed(tiny_folder, bert):
     with pytest.raises(Sen2ProError, match="allow_pickle=True"):
         Sen2Pro(str(tiny_folder))
     assert Sen2Pro(str(tiny_folder), allow_pickle=True, samples=2).encode("the dog").dim == 32
+    (tiny_folder / "unrelated.safetensors").write_bytes(b"")
+    with pytest.raises(Sen2ProError, match="allow_pickle=True"):
+        Sen2Pro(str(tiny_folder))
 
 
 def test_code_of_a_model_runs_only_when_asked_for(tiny_folder):

@@ -3,6 +3,8 @@
 import gzip
 import io
 import json
+import os
+import threading
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -73,6 +75,10 @@ def test_a_field_may_hold_a_line_end(tmp_path):
         ("in.jsonl", b'{"text": "a"}\n{"tex\n', {}, "line 2: not JSON"),
         ("in.jsonl", b'["a"]\n', {}, "line 1: not a JSON object"),
         ("in.jsonl", b'{"text": "a"}\n{"txt": "b"}\n', {"column": "text"}, "did you mean 'txt'"),
+        ("in.jsonl", b'{"text": "a \\ud800 b"}\n', {}, "line 1: the sentence holds half a surrogate pair"),
+        ("in.jsonl", b'{"text": "a", "id": null}\n', {"id_column": "id"}, "line 1: there is no id"),
+        ("in.csv", b"id,text\n", {"column": "nope"}, "unknown column"),
+        ("in.json", b'[{"text": "a"}]', {}, "JSONL"),
         ("in.parquet", b"PAR1 nothing", {}, "not a whole Parquet file"),
         ("in.txt.gz", b"not gzip", {}, "not a whole gzip file"),
     ],
@@ -90,6 +96,17 @@ def test_missing_values_in_parquet_are_named_by_row(tmp_path, missing):
     pq.write_table(pa.table({"text": column}), tmp_path / "in.parquet")
     with pytest.raises(Sen2ProError, match="row [12]: the sentence is not a text"):
         Source(str(tmp_path / "in.parquet")).count()
+
+
+def test_a_pipe_is_read_once(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=lambda: pipe.write_text("one\ntwo\n"))
+    writer.start()
+    source = Source(str(pipe))
+    assert source.count() is None
+    assert [record.text for record in source] == ["one", "two"]
+    writer.join()
 
 
 def test_a_missing_file_and_a_folder(tmp_path):

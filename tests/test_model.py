@@ -2,6 +2,7 @@
 
 import inspect
 import tracemalloc
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -53,6 +54,12 @@ def test_sources_are_the_two_ablations(bert, tokenizer, tiny):
     for source in ("model", "data"):
         assert parts[source] == Sen2Pro(bert, tokenizer=tokenizer, samples=4, uncertainty=source).encode(TEXTS)
     assert tiny.encode_sources(TEXTS[0])["model"].shape == (32,)
+
+
+def test_sources_joined_are_what_encode_gives(tiny):
+    assert tiny.join(tiny.encode_sources(TEXTS)) == tiny.encode(TEXTS)
+    with pytest.raises(Sen2ProError, match="joins model and data, not model"):
+        tiny.join({"model": tiny.encode(TEXTS)})
 
 
 def test_samples_may_differ_by_source(bert, tokenizer):
@@ -133,7 +140,11 @@ def test_whitening_is_fitted_applied_to_samples_and_saved_with_the_model(bert, t
     assert Sen2Pro(str(tmp_path / "saved"), samples=3, whitening=False).dim == 32
     with pytest.raises(Sen2ProError, match="not empty"):
         model.save(tmp_path / "saved")
-    with pytest.raises(Sen2ProError, match=r"no .*sen2pro\.json"):
+    cls = Sen2Pro(bert, tokenizer=tokenizer, samples=3, pooling="cls").fit_whitening(corpus)
+    cls.save(tmp_path / "cls")
+    again = Sen2Pro(str(tmp_path / "cls"), samples=3)
+    assert again.signature() == replace(cls.signature(), model="cls"), "a folder keeps pooling and whitening together"
+    with pytest.raises(Sen2ProError, match=r"no sen2pro\.json"):
         Sen2Pro.load(tmp_path)
 
 
@@ -177,6 +188,7 @@ def test_whitening_on_fewer_vectors_than_dimensions_stays_finite():
         ([b"the dog"], "sentence 0 is not a text but bytes"),
         ([["the dog"]], "sentence 0 is not a text but list"),
         ("", "sentence 0 is empty"),
+        (["the \ud800 dog"], "sentence 0 holds half a surrogate pair"),
     ],
 )
 @pytest.mark.parametrize("method", ["encode", "sample", "sen2vec", "encode_sources"])
@@ -205,6 +217,11 @@ def test_bad_sentences_are_named_by_their_index(tiny, method, sentences, message
 def test_bad_settings_get_a_clear_error(bert, tokenizer, arguments, message):
     with pytest.raises(Sen2ProError, match=message):
         Sen2Pro(bert, tokenizer=tokenizer, **arguments)
+
+
+def test_numbers_may_come_from_numpy(bert, tokenizer):
+    model = Sen2Pro(bert, tokenizer=tokenizer, samples=np.int64(3), seed=np.int32(1), dropout=np.float32(0.25))
+    assert (model.signature().samples, model.signature().seed, model.signature().dropout) == ("3+3", "1", "0.25")
 
 
 def test_unused_sources_need_no_samples(bert, tokenizer):

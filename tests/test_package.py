@@ -17,7 +17,8 @@ HEAVY = ("torch", "transformers", "sentence_transformers", "numpy", "pyarrow", "
     "code",
     [
         "import sen2pro",
-        "from sen2pro.cli.app import app; from typer.testing import CliRunner as C; C().invoke(app, ['--help'])",
+        "from sen2pro.cli.app import app; from typer.testing import CliRunner as C; "
+        "assert C().invoke(app, ['--help']).exit_code == 0",
     ],
 )
 def test_import_and_help_load_nothing_heavy(code):
@@ -46,3 +47,8 @@ def test_the_python_in_the_documentation_runs(page, tmp_path, monkeypatch):
 def test_version_and_changelog_agree():
     changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     assert f"## {sen2pro.__version__}" in changelog
+
+
+def test_no_placeholder_is_left_in_the_documentation():
+    for page in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "docs/guide.md"):
+        assert not re.search(r"@[A-Z]+@", (ROOT / page).read_text(encoding="utf-8"))

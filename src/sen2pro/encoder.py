@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import hashlib
 import inspect
 import threading
@@ -12,21 +11,25 @@ from contextlib import nullcontext
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
 
 from sen2pro.errors import Sen2ProError, TruncationWarning, one_of
-from sen2pro.resolve import resolve
-from sen2pro.sampling.dropout import KeyedDropout, Site, mode
+from sen2pro.loading import load, with_dropout_modules
+from sen2pro.sampling.dropout import KeyedDropout, Site, Tokens, mode
 from sen2pro.sampling.edits import whole_words
 
 POOLINGS = ("mean", "cls", "first-last-avg")
-Tokens = list[int]
+_PROBES = ("a probe of this network", "a longer probe of this network, with more words in it")
+
+# A forward pass changes flags of the network, so it has to itself whoever else uses the same network.
+_LOCKS: WeakKeyDictionary[nn.Module, threading.RLock] = WeakKeyDictionary()
 
 
 class Encoder:
-    """A pre-trained network with its tokenizer and pooling, made from whatever the user has.
+    """A pre-trained network with its tokenizer and pooling.
 
     Parameters
     ----------
@@ -34,105 +37,33 @@ class Encoder:
         Hub id, local folder, `SentenceTransformer`, or Hugging Face model object.
     pooling
         `mean`, `cls` or `first-last-avg`; the model's own by default (mean, if it is a plain network).
-    tokenizer
-        For a Hugging Face model object whose tokenizer cannot be found under its own name.
-    device
-        Where to run; a model object stays where it is by default.
+    dropout
+        One rate for all dropout of the network, in place of its own.
+    **options
+        Where to find the model and how to load it: see `sen2pro.loading.load`.
     """
 
-    def __init__(
-        self,
-        model: Any,
-        *,
-        pooling: str | None = None,
-        dropout: float | None = None,
-        tokenizer: Any = None,
-        device: str | None = None,
-        revision: str | None = None,
-        trust_remote_code: bool = False,
-        allow_pickle: bool = False,
-    ) -> None:
+    def __init__(self, model: Any, *, pooling: str | None = None, dropout: float | None = None, **options: Any) -> None:
         if pooling is not None:
             one_of("pooling", pooling, POOLINGS)
-        self.folder: Path | None = None
-        self.name = str(model)
-        if isinstance(model, (str, Path)):
-            self.folder = resolve(str(model), revision=revision, allow_pickle=allow_pickle, code=trust_remote_code)
-            self.name = self.folder.resolve().name if Path(model).is_dir() else str(model)
-            device = device or _best_device()
-            model, tokenizer = _load(self.folder, tokenizer, trust_remote_code, allow_pickle)
-        self.source = model
-        self.network: Any
-        self.tokenizer: Any
-        self.max_length: int
-        self._tail: list[Any] = []
-        self.prompts: dict[str, str | None] = {}
-        self.default_prompt_name: str | None = None
-        self.truncate_dim: int | None = None
-        self.unit = False
-        if _is_sentence_transformer(model):
-            self._from_sentence_transformer(model)
-        elif isinstance(model, nn.Module) and hasattr(model, "config"):
-            self._from_network(model, tokenizer)
-        else:
-            raise Sen2ProError(
-                f"cannot make an encoder of {type(model).__name__}; give a hub id, a folder, a SentenceTransformer or "
-                "a Hugging Face model"
-            )
-        if self.folder is None:
-            self.name = Path(str(getattr(self.network.config, "_name_or_path", "") or type(self.network).__name__)).name
+        parts = load(model, **options)
+        self.source, self.network, self.tokenizer = parts.source, parts.network, parts.tokenizer
+        self.name, self.folder, self.unit = parts.name, parts.folder, parts.unit
+        self.max_length, self.truncate_dim = parts.max_length, parts.truncate_dim
+        self.prompts, self.default_prompt_name = parts.prompts, parts.default_prompt_name
+        self._is_sentence_transformer, self._tail = parts.is_sentence_transformer, parts.tail
         self.pooling = pooling
-        if device is not None:
-            self._to(device)
-        self._inputs = set(inspect.signature(self.network.forward).parameters)
-        self._lock = threading.RLock()
         self.rate: float | None = None
-        self.trained_with_dropout = True
+        self._lock = _LOCKS.setdefault(self.network, threading.RLock())
+        self._inputs = set(inspect.signature(self.network.forward).parameters)
+        self._hashed: tuple[int, str] = (-1, "")
+        self.sites = self._probe()
+        self.trained_with_dropout = any(site.rate for site in self.sites)
         if dropout is not None:
-            self.trained_with_dropout = any(site.rate for site in self._probe())
             self.rate = dropout
-            self.network = _with_dropout_modules(self.network, dropout)
-
-    def _from_sentence_transformer(self, model: Any) -> None:
-        from sentence_transformers.base.modules import Normalize, Transformer
-
-        transformer = model[0]
-        if not isinstance(transformer, Transformer):
-            raise Sen2ProError(
-                f"the first module of this model is a {type(transformer).__name__}, not a transformer; it has no "
-                "dropout to sample from"
-            )
-        modules = list(model)[1:]
-        self._tail = [m for m in modules if not isinstance(m, Normalize)]
-        self.network = _encoder_part(transformer.auto_model)
-        self.tokenizer = model.tokenizer
-        self.max_length = model.max_seq_length or _max_length(self.network, self.tokenizer)
-        self.prompts = dict(model.prompts)
-        self.default_prompt_name = model.default_prompt_name
-        self.truncate_dim = model.truncate_dim
-        self.unit = len(self._tail) < len(modules) or model._similarity_fn_name in (None, "cosine")
-
-    def _from_network(self, network: Any, tokenizer: Any) -> None:
-        if tokenizer is None:
-            from transformers import AutoTokenizer
-
-            try:
-                tokenizer = AutoTokenizer.from_pretrained(network.config._name_or_path)
-            except (OSError, ValueError, TypeError) as error:
-                raise Sen2ProError(
-                    f"no tokenizer found for this {type(network).__name__} ({str(error).splitlines()[0]}); "
-                    "pass tokenizer=..."
-                ) from None
-        self.network = _encoder_part(network)
-        self.tokenizer = tokenizer
-        self.max_length = _max_length(self.network, tokenizer)
-
-    def _to(self, device: str) -> None:
-        try:
-            for module in (self.network, *self._tail):
-                module.to(device)
-        except (RuntimeError, AssertionError) as error:  # torch asserts that it was compiled for the device
-            raise Sen2ProError(f"device {device!r} cannot be used: {error}") from None
+            self.network = with_dropout_modules(self.network, dropout)
+            self.sites = self._probe()
+        self._compare_with_source()
 
     @property
     def device(self) -> torch.device:
@@ -148,44 +79,36 @@ class Encoder:
         modes = next((m.pooling_mode for m in self._tail if hasattr(m, "pooling_mode")), "mean")
         return modes if isinstance(modes, str) else "+".join(modes)
 
-    @cached_property
+    @property
     def hash(self) -> str:
-        """Eight hex digits of a sha256 over all weights: the same however the model was loaded."""
-        digest = hashlib.sha256()
-        for module in (self.network, *self._tail):
-            for name, tensor in sorted(module.state_dict().items()):
+        """Eight hex digits of a sha256 over all weights in use: the same however the model was loaded."""
+        tensors = [
+            (name, tensor)
+            for module in (self.network, *self._tail)
+            for name, tensor in sorted(module.state_dict().items())
+            if not name.startswith("pooler.")  # not used here, and random where a checkpoint has none
+        ]
+        state = sum(tensor._version for _, tensor in tensors)  # counts changes: a trained model gets another hash
+        if self._hashed[0] != state:
+            digest = hashlib.sha256()
+            for name, tensor in tensors:
                 digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
                 digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
-        return digest.hexdigest()[:8]
-
-    @cached_property
-    def sites(self) -> list[Site]:
-        """Every place where dropout acts, in the order of a forward pass."""
-        return self._probe()
-
-    def _probe(self) -> list[Site]:
-        """Find the dropout sites by running one small batch through the network."""
-        tokens = self.tokens(["probe"])[0]
-        batch = [tokens[:1] * 5] * 3
-        dropout = KeyedDropout(0, [("", 0)] * 3, [5] * 3, self.rate)
-        self.forward(batch, dropout)
-        if any(site.kind == "shared" and site.shape[0] == len(batch) for site in dropout.sites):
-            raise Sen2ProError("this network applies dropout to pooled vectors, which sen2pro cannot key by sentence")
-        return dropout.sites
+            self._hashed = state, digest.hexdigest()[:8]
+        return self._hashed[1]
 
     @cached_property
     def vocabulary(self) -> list[str]:
         """The whole words of the tokenizer, for word-level edits."""
         special = set(self.tokenizer.all_special_tokens)
-        tokens = [
-            t for t, _ in sorted(self.tokenizer.get_vocab().items(), key=lambda item: item[1]) if t not in special
-        ]
+        ordered = sorted(self.tokenizer.get_vocab().items(), key=lambda item: item[1])
+        tokens = [token for token, _ in ordered if token not in special]
         return whole_words(tokens, lambda token: str(self.tokenizer.convert_tokens_to_string([token])))
 
     @cached_property
     def dim(self) -> int:
         """The number of dimensions of a vector."""
-        return self.forward([self.tokens(["probe"])[0]]).shape[1]
+        return self.forward(self.tokens(_PROBES[:1])).shape[1]
 
     def prompt(self, prompt: str | None, prompt_name: str | None) -> str:
         """Return the text to put before each sentence, as sentence-transformers would choose it."""
@@ -210,14 +133,25 @@ class Encoder:
         tokens: list[Tokens] = self.tokenizer(list(texts), truncation=False, padding=False, verbose=False)["input_ids"]
         long = [i for i, ids in enumerate(tokens) if len(ids) > self.max_length]
         for i in long:
-            cut = self.tokenizer(texts[i], truncation=True, max_length=self.max_length, verbose=False)
-            tokens[i] = cut["input_ids"]
+            tokens[i] = self._truncated(texts[i])["input_ids"]
         if long and warn:
             warnings.warn(TruncationWarning(len(long), len(texts), self.max_length), stacklevel=5)
         for text, ids in zip(texts, tokens, strict=True):
             if not ids:
                 raise Sen2ProError(f"the tokenizer finds no token in {text!r}")
         return tokens
+
+    def seen(self, text: str, prompt: str = "") -> str:
+        """Return a text as far as the network sees it: an edit beyond that would change nothing."""
+        if not self.tokenizer.is_fast:
+            return text
+        offsets = self._truncated(prompt + text, return_offsets_mapping=True)["offset_mapping"]
+        spans = [(start, end) for start, end in offsets if end > start]
+        part = (prompt + text)[max(spans[0][0], len(prompt)) : spans[-1][1]] if spans else ""
+        return part if part.strip() else text
+
+    def _truncated(self, text: str, **options: Any) -> Any:
+        return self.tokenizer(text, truncation=True, max_length=self.max_length, verbose=False, **options)
 
     def forward(self, tokens: Sequence[Tokens], dropout: KeyedDropout | None = None, prompt_length: int = 0) -> Tensor:
         """Run one batch: (batch, k) float32 on the network's device, not normalised."""
@@ -250,10 +184,50 @@ class Encoder:
             features["token_type_ids"] = torch.zeros_like(features["input_ids"])
         return {name: value.to(self.device) for name, value in features.items()}
 
+    def _probe(self) -> list[Site]:
+        """Run a small batch to find the dropout sites, and to see that neighbours and padding do not matter."""
+        short, long = self.tokens(_PROBES)
+        other = short[::-1]
+        tolerance = 1e-4 if next(self.network.parameters()).dtype == torch.float32 else 3e-2
+
+        def last(*batch: Tokens) -> tuple[Tensor, list[Site]]:
+            dropout = KeyedDropout(0, batch, [0] * len(batch), self.rate)
+            return self.forward(batch, dropout)[-1], dropout.sites
+
+        def same(a: Tensor, b: Tensor) -> bool:
+            return bool((a - b).abs().max() <= tolerance * a.abs().max())
+
+        alone, _ = last(short)
+        padded, sites = last(long, short)
+        self.may_pad = same(alone, padded)  # a few architectures look at padding; theirs are batches of one length
+        if not self.may_pad and not same(alone, last(other, short)[0]):
+            raise Sen2ProError(
+                f"a sentence's sample depends on its neighbours in this {type(self.network).__name__}: it draws random "
+                "numbers, or mixes sentences, in a way that sen2pro cannot key by sentence"
+            )
+        return sites
+
+    def _compare_with_source(self) -> None:
+        """Refuse a sentence-transformers pipeline that is not reproduced by network, pooling and tail."""
+        if not self._is_sentence_transformer or self.pooling is not None:
+            return
+        prompt = self.prompt(None, None)
+        ours = self.forward(self.tokens([prompt + _PROBES[0]]), prompt_length=self.prompt_length(prompt))[0]
+        with self._lock, mode(self.source, sampling=False):
+            theirs = self.source.encode(_PROBES[0], convert_to_tensor=True, show_progress_bar=False).float()
+        if self.unit:
+            ours, theirs = (v / v.norm().clamp(min=1e-12) for v in (ours, theirs))
+        if ours.shape != theirs.shape or (ours - theirs).abs().max() > 1e-2 * theirs.abs().max():
+            modules = ", ".join(type(module).__name__ for module in self.source)
+            raise Sen2ProError(
+                f"sen2pro cannot reproduce the pipeline of this model ({modules}); pass pooling='mean' to use its "
+                "network with a pooling of sen2pro's"
+            )
+
     def save(self, folder: Path) -> None:
         """Write network, tokenizer and pooling to a folder that sentence-transformers and transformers can read."""
         self.source.save_pretrained(str(folder))
-        if not _is_sentence_transformer(self.source):
+        if not self._is_sentence_transformer:
             self.tokenizer.save_pretrained(str(folder))
 
 
@@ -265,66 +239,3 @@ def _pool(pooling: str, states: Any, mask: Tensor) -> Tensor:
     hidden: Tensor = last if pooling == "mean" else (states.hidden_states[1] + last) / 2
     weights = mask.unsqueeze(-1).to(hidden.dtype)
     return (hidden * weights).sum(1) / weights.sum(1).clamp(min=1e-9)
-
-
-def _is_sentence_transformer(model: Any) -> bool:
-    """Tell by name, so that sentence-transformers is not imported for models that do not need it."""
-    return any(base.__name__ == "SentenceTransformer" for base in type(model).__mro__)
-
-
-def _best_device() -> str:
-    if torch.cuda.is_available():
-        return "cuda"
-    return "mps" if torch.backends.mps.is_available() else "cpu"
-
-
-def _load(folder: Path, tokenizer: Any, trust_remote_code: bool, allow_pickle: bool) -> tuple[Any, Any]:
-    """Load a folder with sentence-transformers if it says how (modules.json), else as a plain network."""
-    from safetensors import SafetensorError
-
-    options: dict[str, Any] = {} if allow_pickle else {"use_safetensors": True}
-    try:
-        if (folder / "modules.json").is_file():
-            from sentence_transformers import SentenceTransformer
-
-            model = SentenceTransformer(
-                str(folder), device="cpu", trust_remote_code=trust_remote_code, model_kwargs=options
-            )
-            return model, None
-        from transformers import AutoModel, AutoTokenizer
-
-        network = AutoModel.from_pretrained(folder, trust_remote_code=trust_remote_code, **options)
-        tokenizer = tokenizer or AutoTokenizer.from_pretrained(folder, trust_remote_code=trust_remote_code)
-        return network, tokenizer
-    except SafetensorError as error:
-        raise Sen2ProError(f"the weights in {folder} are broken ({error}); fetch them again") from None
-    except (OSError, ValueError, KeyError, RuntimeError) as error:
-        raise Sen2ProError(f"the model in {folder} cannot be loaded: {error}") from error
-
-
-def _encoder_part(network: Any) -> Any:
-    return network.get_encoder() if network.config.is_encoder_decoder and hasattr(network, "get_encoder") else network
-
-
-def _max_length(network: Any, tokenizer: Any) -> int:
-    """Return the shorter of what tokenizer and position embeddings take (T5 has no limit but the tokenizer's)."""
-    positions = getattr(network.config, "max_position_embeddings", None) or 1_000_000
-    if network.config.model_type in ("roberta", "xlm-roberta", "camembert", "mpnet"):
-        positions -= network.config.pad_token_id + 1  # their positions start after the padding index
-    return int(min(tokenizer.model_max_length, positions))
-
-
-def _with_dropout_modules(network: Any, rate: float) -> Any:
-    """Return a network with real dropout modules where the class builds `nn.Identity` at rate 0 (ModernBERT).
-
-    The copy shares its weights with the original, which is left as it is.
-    """
-    if not any("drop" in name and isinstance(module, nn.Identity) for name, module in network.named_modules()):
-        return network
-    config = copy.deepcopy(network.config)
-    for name, value in vars(config).items():
-        if "drop" in name and "layer" not in name and isinstance(value, (int, float)):
-            setattr(config, name, rate)
-    twin = type(network)(config)
-    twin.load_state_dict(network.state_dict(), assign=True)
-    return twin.to(next(network.parameters()).device)

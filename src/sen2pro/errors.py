@@ -39,3 +39,12 @@ def one_of(name: str, value: str, allowed: Iterable[str]) -> str:
     near = get_close_matches(str(value), allowed, n=1, cutoff=0.5)
     hint = f"; did you mean {near[0]!r}?" if near else "."
     raise Sen2ProError(f"unknown {name} {value!r}{hint} It is one of: {', '.join(allowed)}")
+
+
+def has_surrogates(text: str) -> bool:
+    """Tell whether a text holds half a surrogate pair, which JSON can spell but no tokenizer takes.
+
+    >>> has_surrogates("fine"), has_surrogates("a " + chr(0xD800))
+    (False, True)
+    """
+    return not text.isascii() and any("\ud800" <= letter <= "\udfff" for letter in text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -108,19 +109,19 @@ class Moments:
         return np.asarray(self._squares / np.maximum(self.count, 1))
 
 
-def combine(parts: list[Moments], how: str) -> tuple[Array64, Array64]:
-    """Join model and data uncertainty: `individual` averages the estimates, `unified` pools the samples.
+def combine(
+    estimates: Sequence[tuple[NDArray[Any], NDArray[Any]]], counts: Sequence[int], how: str
+) -> tuple[Array64, Array64]:
+    """Join the (mean, variance) of model and data uncertainty, estimated from `counts` samples each.
 
-    (The paper writes the pool as an intersection of two sets of samples, which is always empty; the union is
-    what can be meant.) One part alone is returned as it is.
+    `individual` averages the estimates, `unified` pools the samples. (The paper writes the pool as an intersection of
+    two sets of samples, which is always empty; the union is what can be meant.) One estimate alone stays as it is.
     """
-    if one_of("combine", how, COMBINATIONS) == "individual":
-        weights = [np.full_like(p.count, 1 / len(parts)) for p in parts]
-    else:
-        total = np.maximum(sum(p.count for p in parts), 1)
-        weights = [p.count / total for p in parts]
-    mean = sum((w * p.mean for w, p in zip(weights, parts, strict=True)), np.zeros(()))
-    variance = sum((w * p.variance for w, p in zip(weights, parts, strict=True)), np.zeros(()))
+    one_of("combine", how, COMBINATIONS)
+    weights = np.ones(len(counts)) if how == "individual" else np.asarray(counts, np.float64)
+    weights = weights / weights.sum()
+    mean = sum((w * m for w, (m, _) in zip(weights, estimates, strict=True)), np.zeros(()))
+    variance = sum((w * v for w, (_, v) in zip(weights, estimates, strict=True)), np.zeros(()))
     if how == "unified":
-        variance = variance + sum(w * (p.mean - mean) ** 2 for w, p in zip(weights, parts, strict=True))
+        variance = variance + sum(w * (m - mean) ** 2 for w, (m, _) in zip(weights, estimates, strict=True))
     return np.asarray(mean), np.asarray(variance)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 from sen2pro import __version__
 from sen2pro.distances import distance, distance_pairwise
 from sen2pro.encoder import Encoder
-from sen2pro.errors import Sen2ProError, Sen2ProWarning, one_of
+from sen2pro.errors import Sen2ProError, Sen2ProWarning, has_surrogates, one_of
 from sen2pro.estimation import COMBINATIONS, Moments, combine
 from sen2pro.gaussian import Array, Gaussian
 from sen2pro.progress import Show, progress
@@ -97,15 +98,15 @@ class Sen2Pro:
         self.combine = one_of("combine", combine, COMBINATIONS)
         self.sources = SOURCES if uncertainty == "both" else (uncertainty,)
         self.samples = _check_samples(samples, self.sources)
-        if isinstance(seed, bool) or not isinstance(seed, int):
-            raise Sen2ProError(f"seed must be a whole number, not {seed!r}")
-        self.seed = seed
-        if dropout is not None and not (isinstance(dropout, (int, float)) and 0 < dropout < 1):
-            raise Sen2ProError(f"dropout must be between 0 and 1 (exclusive), not {dropout!r}")
+        self.seed = _check_seed(seed)
+        saved = _saved_settings(model)
+        pooling = saved.get("pooling") if pooling is None else pooling
+        normalize = saved.get("normalize") if normalize is None else normalize
+        dropout = saved.get("dropout") if dropout is None else dropout
         self.encoder = Encoder(
             model,
             pooling=pooling,
-            dropout=dropout,
+            dropout=_check_rate(dropout),
             tokenizer=tokenizer,
             device=device,
             revision=revision,
@@ -170,6 +171,7 @@ class Sen2Pro:
             uncertainty=source or self.uncertainty,
             samples="+".join(str(self.samples[name]) for name in sources),
             dropout=",".join(f"{rate:g}" for rate in rates) or "no",
+            max_length=str(self.encoder.max_length),
             edits=",".join(OPERATIONS) + own if "data" in sources else "no",
             prompt=prompt or "no",
             seed=str(self.seed),
@@ -206,10 +208,14 @@ class Sen2Pro:
         Gaussian
             float32 mean and variance, with the signature of this model.
         """
-        texts, prefix = _check_sentences(sentences), self.encoder.prompt(prompt, prompt_name)
-        moments = self._moments(texts, prefix, batch_size, show_progress_bar)
-        gaussian = Gaussian(*combine(list(moments.values()), self.combine), self.signature(prefix))
-        return gaussian[0] if isinstance(sentences, str) else gaussian
+        parts = self.encode_sources(
+            sentences,
+            batch_size=batch_size,
+            show_progress_bar=show_progress_bar,
+            prompt_name=prompt_name,
+            prompt=prompt,
+        )
+        return self.join(parts)
 
     def encode_sources(
         self,
@@ -222,9 +228,21 @@ class Sen2Pro:
     ) -> dict[str, Gaussian]:
         """Return the Gaussians of model and data uncertainty apart, by name; arguments as for `encode`."""
         texts, prefix = _check_sentences(sentences), self.encoder.prompt(prompt, prompt_name)
-        moments = self._moments(texts, prefix, batch_size, show_progress_bar)
+        moments = {source: Moments(len(texts), self.dim) for source in self.sources}
+        for source, index, _, vectors in self._samples(texts, prefix, batch_size, show_progress_bar):
+            moments[source].update(index, vectors)
         parts = {name: Gaussian(m.mean, m.variance, self.signature(prefix, name)) for name, m in moments.items()}
         return {name: part[0] for name, part in parts.items()} if isinstance(sentences, str) else parts
+
+    def join(self, parts: Mapping[str, Gaussian]) -> Gaussian:
+        """Join what `encode_sources` returned into what `encode` returns."""
+        if set(parts) != set(self.sources):
+            raise Sen2ProError(f"this model joins {' and '.join(self.sources)}, not {' and '.join(parts) or 'nothing'}")
+        estimates = [(parts[name].mean, parts[name].variance) for name in self.sources]
+        signature = parts[self.sources[0]].signature
+        prompt = signature.prompt if signature and signature.prompt != "no" else ""
+        counts = [self.samples[name] for name in self.sources]
+        return Gaussian(*combine(estimates, counts, self.combine), self.signature(prompt))
 
     def sample(
         self,
@@ -266,7 +284,8 @@ class Sen2Pro:
 
     def fit_whitening(self, corpus: Sequence[str], *, dim: int | None = None, batch_size: int = 32) -> Sen2Pro:
         """Fit a whitening on the plain vectors of a corpus and use it from now on; returns the model itself."""
-        self.whitening = Whitening.fit(self._plain(_check_sentences(corpus), "", batch_size), dim)
+        prompt = self.encoder.prompt(None, None)
+        self.whitening = Whitening.fit(self._plain(_check_sentences(corpus), prompt, batch_size), dim)
         return self
 
     def similarity(self, a: Gaussian, b: Gaussian, *, metric: str = "sen2pro", alpha: float | str = "ratio") -> Array:
@@ -286,7 +305,8 @@ class Sen2Pro:
     def save(self, folder: str | Path) -> None:
         """Write encoder, settings and whitening to a folder, for `Sen2Pro.load`.
 
-        The folder is a complete model for sentence-transformers or transformers too.
+        The folder is a complete model for sentence-transformers or transformers too. `Sen2Pro(folder)` takes it as an
+        encoder with this pooling, geometry, whitening and dropout, and the usual samples, seed and so on.
         """
         folder = Path(folder)
         if folder.exists() and any(folder.iterdir()):
@@ -311,10 +331,9 @@ class Sen2Pro:
     @classmethod
     def load(cls, folder: str | Path, **changes: Any) -> Sen2Pro:
         """Read a model that `save` wrote; keyword arguments change its settings."""
-        path = Path(folder) / _SETTINGS_FILE
-        if not path.is_file():
-            raise Sen2ProError(f"there is no {path}; for a plain encoder use Sen2Pro({str(folder)!r})")
-        settings = json.loads(path.read_text(encoding="utf-8"))
+        settings = _saved_settings(folder)
+        if not settings:
+            raise Sen2ProError(f"there is no {_SETTINGS_FILE} in {folder}; for a plain encoder use Sen2Pro(...)")
         settings.pop("version")
         settings["samples"] = tuple(settings["samples"][name] for name in SOURCES)
         return cls(str(folder), **{**settings, **changes})
@@ -333,6 +352,11 @@ class Sen2Pro:
                 stacklevel=4,
             )
         tokens = self.encoder.tokens([prompt + text for text in texts], warn=True)
+        limit = self.encoder.max_length
+        texts = [
+            text if len(ids) < limit else self.encoder.seen(text, prompt)
+            for text, ids in zip(texts, tokens, strict=True)
+        ]
         total = len(texts) * sum(self.samples[source] for source in self.sources)
         with progress(total, show, threshold=8 * batch_size) as advance:
             for source in self.sources:
@@ -351,12 +375,6 @@ class Sen2Pro:
                 for index, number, vectors in runs:
                     yield source, index, number, self._finish(vectors)
 
-    def _moments(self, texts: list[str], prompt: str, batch_size: int, show: Show) -> dict[str, Moments]:
-        moments = {source: Moments(len(texts), self.dim) for source in self.sources}
-        for source, index, _, vectors in self._samples(texts, prompt, batch_size, show):
-            moments[source].update(index, vectors)
-        return moments
-
     def _plain(self, texts: list[str], prompt: str, batch_size: int) -> Array:
         tokens = self.encoder.tokens([prompt + text for text in texts], warn=True)
         return embed(self.encoder, tokens, prompt=prompt, batch_size=batch_size)
@@ -370,11 +388,25 @@ class Sen2Pro:
         return vectors
 
 
+def _check_seed(seed: Any) -> int:
+    if isinstance(seed, bool) or not isinstance(seed, Integral):
+        raise Sen2ProError(f"seed must be a whole number, not {seed!r}")
+    return int(seed)
+
+
+def _check_rate(dropout: Any) -> float | None:
+    if dropout is None:
+        return None
+    if not isinstance(dropout, Real) or not 0 < float(dropout) < 1:
+        raise Sen2ProError(f"dropout must be a number between 0 and 1 (exclusive), not {dropout!r}")
+    return float(dropout)
+
+
 def _check_samples(samples: Any, sources: tuple[str, ...]) -> dict[str, int]:
     pair = samples if isinstance(samples, (tuple, list)) else (samples, samples)
-    if len(pair) != 2 or not all(isinstance(n, int) and not isinstance(n, bool) for n in pair):
+    if len(pair) != 2 or not all(isinstance(n, Integral) and not isinstance(n, bool) for n in pair):
         raise Sen2ProError(f"samples must be a whole number or a pair (model, data), not {samples!r}")
-    numbers = dict(zip(SOURCES, pair, strict=True))
+    numbers = dict(zip(SOURCES, map(int, pair), strict=True))
     for source in sources:
         if numbers[source] < 2:
             raise Sen2ProError(f"{numbers[source]} samples give no variance; take at least 2 for {source} uncertainty")
@@ -389,7 +421,15 @@ def _check_sentences(sentences: str | Sequence[str]) -> list[str]:
             raise Sen2ProError(f"sentence {i} is not a text but {type(text).__name__}: {text!r}")
         if not text.strip():
             raise Sen2ProError(f"sentence {i} is empty or blank: {text!r}")
+        if has_surrogates(text):
+            raise Sen2ProError(f"sentence {i} holds half a surrogate pair, which is not Unicode text: {text!r}")
     return texts
+
+
+def _saved_settings(model: Any) -> dict[str, Any]:
+    """Return what `Sen2Pro.save` wrote into a folder; nothing for any other model."""
+    path = Path(model) / _SETTINGS_FILE if isinstance(model, (str, Path)) else None
+    return dict(json.loads(path.read_text(encoding="utf-8"))) if path and path.is_file() else {}
 
 
 def _short_hash(text: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from functools import partial
 from importlib.util import find_spec
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
@@ -46,9 +47,14 @@ def resolve(name: str, *, revision: str | None = None, allow_pickle: bool = Fals
     if name.startswith((".", "/", "~")) or name.count("/") > 1:
         raise Sen2ProError(f"no model {name!r}. Tried: {tried[0]}")
     patterns = [*_WANTED, *(["*.bin"] if allow_pickle else []), *(["*.py"] if code else [])]
-    for repository in (name,) if "/" in name else (f"sentence-transformers/{name}", name):
-        folder = _from_hub(repository, revision, patterns, tried, cached_only=True) or _from_package(repository, tried)
-        folder = folder or _from_hub(repository, revision, patterns, tried, cached_only=False)
+    repositories = (name,) if "/" in name else (f"sentence-transformers/{name}", name)
+    places = [
+        *(partial(_from_hub, r, revision, patterns, tried, cached_only=True) for r in repositories),
+        *(partial(_from_package, r, tried) for r in repositories if revision is None),
+        *(partial(_from_hub, r, revision, patterns, tried, cached_only=False) for r in repositories),
+    ]
+    for place in places:
+        folder = place()
         if folder is not None:
             _check_weights(folder, allow_pickle)
             return folder
@@ -78,9 +84,11 @@ def _from_hub(
     except (HfHubHTTPError, OSError) as error:
         tried.append(f"{place} {repository!r}: {str(error).splitlines()[0] if str(error) else type(error).__name__}")
     else:
-        if any(Path(folder).rglob("*.safetensors")) or any(Path(folder).rglob("*.bin")) or not cached_only:
-            return Path(folder)
-        tried.append(f"{place} {repository!r}: no weights in it")  # an earlier download of the configuration alone
+        found = Path(folder)
+        weights = any(found.rglob("*.safetensors")) or any(found.rglob("*.bin"))
+        if not cached_only or (weights and (found / "config.json").is_file()):
+            return found
+        tried.append(f"{place} {repository!r}: not all of it is there")
     return None
 
 
@@ -110,8 +118,9 @@ def _check_weights(folder: Path, allow_pickle: bool) -> None:
     """Refuse a folder whose weights could only be read by unpickling, which can run any code."""
     if allow_pickle:
         return
-    for pickled in sorted(folder.rglob("pytorch_model*.bin")):
-        if not any(pickled.parent.glob("*.safetensors")):
+    for pickled in sorted(folder.rglob("*_model*.bin")):  # pytorch_model.bin, adapter_model.bin, also in parts
+        safe = "adapter_model" if pickled.name.startswith("adapter") else "model"
+        if not any(pickled.parent.glob(f"{safe}*.safetensors")):
             raise Sen2ProError(
                 f"{pickled.relative_to(folder)} in {folder} is in pickle format, which can run any code when loaded. "
                 "Convert it to safetensors, or pass allow_pickle=True (--allow-pickle) if you trust its source"

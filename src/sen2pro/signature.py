@@ -20,8 +20,8 @@ class Signature:
     distribution is estimated, not which distribution it is.
 
     >>> s = Signature(model="m", hash="53aa5117", pooling="mean", geometry="unit", whitening="no",
-    ...     uncertainty="both", samples="15+15", dropout="0.1", edits="drop,swap,replace,insert", prompt="no",
-    ...     seed="0", combine="individual", estimator="diagonal", version="0.1.0")
+    ...     uncertainty="both", samples="15+15", dropout="0.1", edits="drop,swap,replace,insert",
+    ...     max_length="256", prompt="no", seed="0", combine="individual", estimator="diagonal", version="0.1.0")
     >>> print(s)
     model:m|hash:53aa5117|pooling:mean|geometry:unit|whitening:no|uncertainty:both|samples:15+15|...|version:0.1.0
     >>> Signature.from_json(s.to_json()) == s
@@ -37,6 +37,7 @@ class Signature:
     samples: str
     dropout: str
     edits: str
+    max_length: str
     prompt: str
     seed: str
     combine: str
@@ -52,8 +53,9 @@ class Signature:
 
     @classmethod
     def from_json(cls, text: str) -> Signature:
-        """Read what `to_json` wrote."""
-        return cls(**json.loads(text))
+        """Read what `to_json` wrote, also by a version with other fields: what is missing reads `unknown`."""
+        found = json.loads(text)
+        return cls(**{f.name: found.get(f.name, "unknown") for f in fields(cls)})
 
 
 def check_comparable(a: Signature | None, b: Signature | None) -> None:

@@ -191,7 +191,7 @@ def _read_parquet(path: Path) -> Stored:
 
     try:
         table = pq.read_table(path)
-    except pa.ArrowInvalid as error:
+    except (pa.ArrowInvalid, OSError) as error:
         raise Sen2ProError(f"{path} is not a whole Parquet file: {error}") from None
     for name in ("mean", "variance"):
         if name not in table.column_names or not pa.types.is_fixed_size_list(table.schema.field(name).type):

@@ -14,7 +14,7 @@ from sen2pro.errors import Sen2ProError
 from sen2pro.gaussian import Array
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Whitening:
     """x -> (x - mean) @ kernel, as in BERT-whitening (Su et al., 2021).
 

@@ -11,8 +11,7 @@ from typer.core import TyperGroup
 from sen2pro import __version__
 from sen2pro.cli import options
 from sen2pro.errors import Sen2ProError
-
-DEFAULT_MODEL = "all-MiniLM-L6-v2"
+from sen2pro.resolve import DEFAULT_MODEL
 
 
 class Group(TyperGroup):

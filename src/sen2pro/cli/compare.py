@@ -9,16 +9,17 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from sen2pro.cli.options import load
+from sen2pro.cli.options import load, notes, report
 from sen2pro.distances import METRICS, distance_pairwise
 
 
 def run(a: str, b: str, *, settings: dict[str, Any]) -> None:
     """Print similarity, distances and uncertainties of two sentences."""
-    model = load(**settings)
-    both = model.encode([a, b])
-    parts = model.encode_sources([a, b])
-    plain = model.sen2vec([a, b]).astype(np.float64)
+    with notes() as gathered:
+        model = load(**settings)
+        parts = model.encode_sources([a, b])
+        both = model.join(parts)
+        plain = model.sen2vec([a, b]).astype(np.float64)
     cosine = plain[0] @ plain[1] / max(np.linalg.norm(plain[0]) * np.linalg.norm(plain[1]), 1e-30)
 
     closeness = Table(title="How close", title_justify="left")
@@ -46,6 +47,5 @@ def run(a: str, b: str, *, settings: dict[str, Any]) -> None:
             Text(sentence), f"{of_model:.4f}", f"{of_data:.4f}", f"{both.total_variance[i]:.4f}", f"{share:.0%}"
         )
 
-    console = Console()
-    console.print(closeness, doubt)
-    console.print(f"signature: {both.signature}", style="dim", markup=False, highlight=False, soft_wrap=True)
+    Console().print(closeness, doubt)
+    report(gathered, both.signature)

@@ -10,7 +10,8 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from sen2pro.cli.options import load
+from sen2pro.cli.options import load, notes, report
+from sen2pro.errors import one_of
 from sen2pro.gaussian import Gaussian
 
 SENTENCES = {
@@ -41,9 +42,11 @@ def run(output: str, *, settings: dict[str, Any]) -> None:
     """Encode the sentences, print a table, draw a picture."""
     topics = [topic for topic, sentences in SENTENCES.items() for _ in sentences]
     sentences = [sentence for group in SENTENCES.values() for sentence in group]
-    model = load(**settings)
-    both = model.encode(sentences)
-    parts = model.encode_sources(sentences)
+    one_of("picture suffix", Path(output).suffix.lower(), (".png", ".svg", ".pdf"))
+    with notes() as gathered:
+        model = load(**settings)
+        parts = model.encode_sources(sentences)
+        both = model.join(parts)
     similarity = model.similarity(both, both)
     np.fill_diagonal(similarity, -np.inf)
     nearest = similarity.argmax(axis=1)
@@ -81,7 +84,7 @@ def run(output: str, *, settings: dict[str, Any]) -> None:
     else:
         draw(both, sentences, topics, Path(output))
         console.print(f"picture: {output}", markup=False, highlight=False, soft_wrap=True)
-    console.print(f"signature: {both.signature}", style="dim", markup=False, highlight=False, soft_wrap=True)
+    report(gathered, both.signature)
 
 
 def draw(gaussian: Gaussian, sentences: list[str], topics: list[str], path: Path) -> None:

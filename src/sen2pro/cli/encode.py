@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import signal
-import warnings
 from pathlib import Path
 from typing import Any, NoReturn
 
 from rich.console import Console
 
 from sen2pro.cli.inputs import Source
-from sen2pro.cli.options import load
+from sen2pro.cli.options import load, notes, report
 from sen2pro.errors import Sen2ProError, TruncationWarning
 from sen2pro.progress import progress
 
@@ -37,34 +36,28 @@ def run(
         raise Sen2ProError("ids are kept in Parquet files only; name the output .parquet")
     source = Source(input, column, id_column)
     total = source.count()
-    truncated = 0
     sentences = 0
-    with GaussianWriter(output, overwrite=overwrite) as writer:
+    with GaussianWriter(output, overwrite=overwrite) as writer, notes() as gathered:
         model = load(**settings)
         per_sentence = sum(model.samples[name] for name in model.sources)
         with progress(total, None, unit="sentences") as advance:
             for chunk in source.chunks(_CHUNK):
                 texts = [record.text for record in chunk]
-                with warnings.catch_warnings(record=True) as caught:
-                    warnings.simplefilter("always")
-                    gaussian = model.encode(
-                        texts, batch_size=batch_size, show_progress_bar=lambda done: advance(done / per_sentence)
-                    )
-                truncated += sum(w.message.count for w in caught if isinstance(w.message, TruncationWarning))
+                gaussian = model.encode(
+                    texts, batch_size=batch_size, show_progress_bar=lambda done: advance(done / per_sentence)
+                )
                 ids = [str(record.id) for record in chunk] if id_column else None
                 writer.write(gaussian, ids=ids, texts=texts if text and parquet else None)
                 sentences += len(chunk)
         if sentences == 0:
             writer.write(model.encode([]))
-    console = Console()
-    console.print(
+    Console().print(
         f"{sentences} sentences -> {output} ({model.dim} dimensions)", markup=False, highlight=False, soft_wrap=True
     )
-    if truncated:
-        console.print(
-            str(TruncationWarning(truncated, sentences, model.encoder.max_length)), style="yellow", markup=False
-        )
-    console.print(f"signature: {model.signature()}", style="dim", markup=False, highlight=False, soft_wrap=True)
+    cut = sum(note.count for note in gathered if isinstance(note, TruncationWarning))
+    others = [note for note in gathered if not isinstance(note, TruncationWarning)]
+    total_cut = [TruncationWarning(cut, sentences, model.encoder.max_length)] if cut else []
+    report([*others, *total_cut], model.signature())
 
 
 def _stop(*_: object) -> NoReturn:

@@ -11,7 +11,7 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, Any, NamedTuple, cast
 
-from sen2pro.errors import Sen2ProError, one_of
+from sen2pro.errors import Sen2ProError, has_surrogates, one_of
 
 _USUAL_COLUMNS = ("text", "sentence")
 
@@ -46,14 +46,16 @@ class Source:
         if path != "-":
             if Path(path).is_dir():
                 raise Sen2ProError(f"{path} is a folder; give a file")
-            if not Path(path).is_file():
+            if not Path(path).exists():
                 raise Sen2ProError(f"there is no file {path}")
+            if suffix == [".json"]:
+                raise Sen2ProError(f"{path}: JSON is read as JSONL, an object a line, from files that end in .jsonl")
         if self.kind == "text" and (column or id_column):
             raise Sen2ProError(f"{path} is read as plain text, a sentence a line, and has no columns")
 
     def count(self) -> int | None:
-        """Read the whole file once, so that what is wrong is said before the work; None for standard input."""
-        return None if self.path == "-" else sum(1 for _ in self)
+        """Read the whole file once, so that errors are said before the work; None for what can be read but once."""
+        return sum(1 for _ in self) if Path(self.path).is_file() else None
 
     def chunks(self, size: int) -> Iterator[list[Record]]:
         """Yield the records in lists of at most `size`."""
@@ -105,6 +107,8 @@ class Source:
         reader = csv.reader(lines, delimiter="\t", quoting=csv.QUOTE_NONE) if tabs else csv.reader(lines)
         try:
             header = next(reader, [])
+            if header:
+                self._column(header)
             for row in reader:
                 if len(row) != len(header):
                     raise self._wrong(f"line {reader.line_num}", f"{len(row)} fields, but the header has {len(header)}")
@@ -124,7 +128,7 @@ class Source:
                     for row in batch.to_pylist():
                         number += 1
                         yield self._from_row(f"row {number}", row)
-        except pa.ArrowInvalid as error:
+        except (pa.ArrowInvalid, OSError) as error:
             raise Sen2ProError(f"{self.path} is not a whole Parquet file: {error}") from None
 
     def _column(self, names: list[str]) -> str:
@@ -141,6 +145,8 @@ class Source:
         column = self._column(list(row))
         if self.id_column is None:
             return self._record(place, row[column], None)
+        if row[self.id_column] is None:
+            raise self._wrong(place, f"there is no id in column {self.id_column!r}")
         return self._record(place, row[column], str(row[self.id_column]))
 
     def _record(self, place: str, text: Any, id: str | None) -> Record:
@@ -148,6 +154,8 @@ class Source:
             raise self._wrong(place, f"the sentence is not a text but {text!r}")
         if not text.strip():
             raise self._wrong(place, "the sentence is empty or blank")
+        if has_surrogates(text):
+            raise self._wrong(place, "the sentence holds half a surrogate pair, which is not Unicode text")
         return Record(id, text)
 
     def _wrong(self, place: str, what: str) -> Sen2ProError:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from sen2pro.errors import Sen2ProWarning
 
 if TYPE_CHECKING:
     from sen2pro.model import Sen2Pro
@@ -47,3 +52,25 @@ def parse_samples(text: str) -> int | tuple[int, int]:
     if len(parts) > 2 or not all(part.strip().isdigit() for part in parts):
         raise typer.BadParameter(f"{text!r} is neither a number nor two joined by +", param_hint="--samples")
     return int(parts[0]) if len(parts) == 1 else (int(parts[0]), int(parts[1]))
+
+
+@contextmanager
+def notes() -> Iterator[list[Sen2ProWarning]]:
+    """Gather what the library warns of, to be printed with the result and not in the middle of it."""
+    gathered: list[Sen2ProWarning] = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", Sen2ProWarning)
+        try:
+            yield gathered
+        finally:
+            gathered.extend(w.message for w in caught if isinstance(w.message, Sen2ProWarning))
+
+
+def report(gathered: list[Sen2ProWarning], signature: object) -> None:
+    """Print each warning once, and the signature, below a result."""
+    from rich.console import Console
+
+    console = Console()
+    for text in dict.fromkeys(map(str, gathered)):
+        console.print(f"note: {text}", style="yellow", markup=False, highlight=False)
+    console.print(f"signature: {signature}", style="dim", markup=False, highlight=False, soft_wrap=True)

@@ -2,7 +2,8 @@
 
 torch draws dropout masks from one global generator, so a sentence's sample depends on its neighbours in the
 batch. Here each (seed, sentence, sample) owns a stream of random numbers, read site by site in the order of the
-forward pass and, within a site, over the sentence's own positions, never over padding.
+forward pass and, within a site, over the sentence's own positions, never over padding. The sentence is its token ids:
+what the network cannot tell apart gets the same masks.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from torch.overrides import TorchFunctionMode
 from sen2pro.errors import Sen2ProError
 from sen2pro.sampling.keys import key
 
+Tokens = list[int]
 _OTHER_DROPOUTS = {
     functional.alpha_dropout,
     functional.feature_alpha_dropout,
@@ -37,7 +39,6 @@ class Site:
 
     kind: str  # attention | hidden | shared (one mask for the whole batch, as in DeBERTa's relative positions)
     rate: float
-    shape: tuple[int, ...]
 
 
 @dataclass
@@ -48,27 +49,26 @@ class KeyedDropout(TorchFunctionMode):
     ----------
     seed
         Part of every key.
-    rows
-        (sentence, sample) for each row of the batch.
-    lengths
-        Number of tokens of each row; what lies beyond is padding.
+    tokens, samples
+        Token ids and sample number of each row of the batch; what lies beyond a row's tokens is padding.
     rate
         Overrides every rate of the network where given.
     """
 
     seed: int
-    rows: Sequence[tuple[str, int]]
-    lengths: Sequence[int]
+    tokens: Sequence[Tokens]
+    samples: Sequence[int]
     rate: float | None = None
     sites: list[Site] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         super().__init__()
-        self._streams = [self._stream(*row) for row in self.rows]
+        self._streams = [self._stream(*row) for row in zip(self.tokens, self.samples, strict=True)]
+        self._lengths = [len(ids) for ids in self.tokens]
         self._shared: np.random.SFC64 | None = None
 
-    def _stream(self, sentence: str, sample: int) -> np.random.SFC64:
-        return np.random.SFC64(key("dropout", self.seed, sentence, sample))
+    def _stream(self, tokens: Tokens, sample: int) -> np.random.SFC64:
+        return np.random.SFC64(key("dropout", self.seed, " ".join(map(str, tokens)), sample))
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -87,7 +87,7 @@ class KeyedDropout(TorchFunctionMode):
         if not (training and train):
             return input
         kind = self._kind(input)
-        self.sites.append(Site(kind, rate, tuple(input.shape)))
+        self.sites.append(Site(kind, rate))
         if rate == 0:
             return input
         threshold = round(rate * 65536)  # 16 random bits an entry
@@ -96,7 +96,7 @@ class KeyedDropout(TorchFunctionMode):
         return input * keep * (65536 / (65536 - threshold)) if threshold < 65536 else torch.zeros_like(input)
 
     def _kind(self, input: Tensor) -> str:
-        batch, length = len(self.rows), max(self.lengths)
+        batch, length = len(self._lengths), max(self._lengths)
         if input.ndim == 4 and input.shape[0] == batch and tuple(input.shape[2:]) == (length, length):
             return "attention"
         if input.ndim == 3 and tuple(input.shape[:2]) == (batch, length):
@@ -111,17 +111,17 @@ class KeyedDropout(TorchFunctionMode):
     def _row_bits(self, shape: torch.Size) -> np.ndarray[Any, np.dtype[np.int16]]:
         """Random bits for (batch, length, width) or (batch, heads, length, length), each row from its own stream."""
         bits = np.full(shape, 32767, np.int16)  # padding is kept: it is masked or ignored by the network
-        for row, stream, length in zip(bits, self._streams, self.lengths, strict=True):
+        for row, stream, length in zip(bits, self._streams, self._lengths, strict=True):
             part = row[:length] if len(shape) == 3 else row[:, :length, :length]
             part[...] = _draw(stream, part.shape)
         return bits
 
     def _shared_bits(self, shape: torch.Size) -> np.ndarray[Any, np.dtype[np.int16]]:
         """Random bits for a tensor that all sentences share: keyed by seed and sample only."""
-        samples = {sample for _, sample in self.rows}
+        samples = set(self.samples)
         assert len(samples) == 1, "a batch of a network with shared sites must hold one sample number"
         if self._shared is None:
-            self._shared = self._stream("", samples.pop())
+            self._shared = self._stream([], samples.pop())
         return _draw(self._shared, tuple(shape))
 
 

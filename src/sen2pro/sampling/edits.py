@@ -68,7 +68,7 @@ def edit(sentence: str, vocabulary: Sequence[str], seed: int, sample: int) -> st
     'quick the brown fox'
     """
     words = sentence.split()
-    draw = _drawer(key("edit", seed, sentence, sample))
+    draw = _drawer(key("edit", seed, " ".join(words), sample))
     operation = OPERATIONS[draw(4)] if len(words) > 1 else OPERATIONS[2 + draw(2)]
     if operation == "drop":
         words = drop(words, draw(len(words)))
@@ -99,7 +99,7 @@ def is_unspaced(sentence: str) -> bool:
 
 
 def whole_words(tokens: Sequence[str], to_text: Callable[[str], str]) -> list[str]:
-    """Pick the whole words (letters only, two or more) out of a tokenizer's vocabulary.
+    """Pick the whole words (of letters and digits) out of a tokenizer's vocabulary.
 
     Word pieces mark a continuation (`##ing`); SentencePiece and byte-level BPE mark the start of a word
     (`▁word`, `Ġword`).
@@ -109,4 +109,4 @@ def whole_words(tokens: Sequence[str], to_text: Callable[[str], str]) -> list[st
         candidates = [to_text(t) for t in tokens if t.startswith(marker)]
     else:
         candidates = [t.removesuffix("</w>") for t in tokens if not t.startswith("##")]
-    return list(dict.fromkeys(w for w in map(str.strip, candidates) if len(w) > 1 and w.isalpha()))
+    return list(dict.fromkeys(w for w in map(str.strip, candidates) if w.isalnum()))

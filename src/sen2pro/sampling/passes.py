@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sen2pro.gaussian import Array
-from sen2pro.sampling.dropout import KeyedDropout
+from sen2pro.sampling.dropout import KeyedDropout, Tokens
 from sen2pro.sampling.edits import edit
 
 if TYPE_CHECKING:
-    from sen2pro.encoder import Encoder, Tokens
+    from sen2pro.encoder import Encoder
 
 _WINDOW = 1024  # passes prepared and sorted by length together: bounds the memory, whatever n and N
 Rows = list[tuple[int, int]]  # (sentence index, sample number)
@@ -42,8 +42,8 @@ def samples(
     rows = ((i, s) for i in by_length for s in range(count))
     while window := list(islice(rows, _WINDOW)):
         if source == "model":
-            keys = [(prompt + sentences[i], s) for i, s in window]
-            vectors = embed(encoder, [tokens[i] for i, _ in window], keys, seed, prompt, batch_size, advance)
+            numbers = [s for _, s in window]
+            vectors = embed(encoder, [tokens[i] for i, _ in window], numbers, seed, prompt, batch_size, advance)
         else:
             copies = encoder.tokens([prompt + edit(sentences[i], vocabulary, seed, s) for i, s in window])
             vectors = embed(encoder, copies, None, seed, prompt, batch_size, advance)
@@ -54,38 +54,36 @@ def samples(
 def embed(
     encoder: Encoder,
     tokens: list[Tokens],
-    keys: list[tuple[str, int]] | None = None,
+    numbers: list[int] | None = None,
     seed: int = 0,
     prompt: str = "",
     batch_size: int = 32,
     advance: Callable[[float], None] = lambda _: None,
 ) -> Array:
-    """Return one pooled vector a token list, (r, k); under keyed dropout where `keys` (sentence, sample) are given."""
-    if keys is None:  # equal token lists give equal vectors: run each once
-        places: dict[tuple[int, ...], int] = {}
-        where = [places.setdefault(tuple(ids), len(places)) for ids in tokens]
-        distinct = [list(ids) for ids in places]
-        repeats = len(tokens) - len(distinct)
-        advance(repeats)
-    else:
-        where, distinct = list(range(len(tokens))), tokens
-    # A mask that all sentences of a batch share (DeBERTa) belongs to one sample number: do not mix them.
-    shared = keys is not None and any(site.kind == "shared" for site in encoder.sites)
+    """Return one pooled vector a token list, (r, k); under keyed dropout where sample `numbers` are given."""
+    rows = list(zip(map(tuple, tokens), numbers or [0] * len(tokens), strict=True))
+    places: dict[tuple[tuple[int, ...], int], int] = {}
+    where = [places.setdefault(row, len(places)) for row in rows]  # equal rows give equal vectors: run each once
+    distinct = list(places)
+    advance(len(rows) - len(distinct))
+    shared = numbers is not None and any(site.kind == "shared" for site in encoder.sites)
 
-    def group(row: int) -> int:
-        return keys[row][1] if keys is not None and shared else 0
+    def group(row: int) -> tuple[int, int]:
+        """Say who may share a batch: a mask that all sentences share (DeBERTa) belongs to one sample number."""
+        ids, number = distinct[row]
+        return number if shared else 0, 0 if encoder.may_pad else len(ids)
 
-    order = sorted(range(len(distinct)), key=lambda row: (group(row), len(distinct[row])))
+    order = sorted(range(len(distinct)), key=lambda row: (group(row), len(distinct[row][0])))
     prompt_length = encoder.prompt_length(prompt)
     vectors = np.empty((len(distinct), encoder.dim), np.float32)
     start = 0
     while start < len(order):
         batch = [row for row in order[start : start + batch_size] if group(row) == group(order[start])]
-        dropout = keys and KeyedDropout(
-            seed, [keys[row] for row in batch], [len(distinct[row]) for row in batch], encoder.rate
-        )
-        result = encoder.forward([distinct[row] for row in batch], dropout or None, prompt_length)
-        vectors[batch] = result.cpu().numpy()
+        ids = [list(distinct[row][0]) for row in batch]
+        dropout = None
+        if numbers is not None:
+            dropout = KeyedDropout(seed, ids, [distinct[row][1] for row in batch], encoder.rate)
+        vectors[batch] = encoder.forward(ids, dropout, prompt_length).cpu().numpy()
         start += len(batch)
         advance(len(batch))
     return vectors[where]
