@@ -113,7 +113,7 @@ def test_an_existing_file_needs_overwrite(tiny_folder, sentences, tmp_path):
     [
         (["{in}", "{dir}/out.csv"], "unknown file suffix"),
         (["{dir}/nothing.txt", "{dir}/out.parquet"], "there is no file"),
-        (["{in}", "{dir}/no/folder/out.parquet"], "No such file"),
+        (["{in}", "{dir}/no/folder/out.parquet"], "there is no folder"),
         (["{in}", "{dir}/out.parquet", "--model", "{dir}/nowhere"], "no model"),
         (["{in}", "{dir}/out.parquet", "--model", "{model}", "--samples", "1"], "at least 2"),
         (["{in}", "{dir}/out.parquet", "--model", "{model}", "--samples", "many"], "neither a number"),
@@ -226,10 +226,29 @@ def test_demo_prints_a_table_and_draws_a_picture(tmp_path):
     assert (tmp_path / "picture.png").read_bytes().startswith(PNG)
 
 
+def test_encode_can_pass_over_blank_lines(tiny_folder, tmp_path):
+    common = ("encode", "-", tmp_path / "out.parquet", "-m", tiny_folder, "--samples", 2)
+    assert "--skip-blank" in run(*common, input="the dog\n\na cat\n").output
+    assert "2 sentences" in run(*common, "--skip-blank", input="the dog\n\na cat\n").output
+
+
+def test_output_cut_short_by_a_pipe_is_no_error():
+    command = f"{sys.executable} -m sen2pro encode --help | head -n 2"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+
+
+def test_the_whole_names_of_options_are_in_the_help():
+    text = " ".join(run("encode", "--help").output.split())
+    for name in ("--trust-remote-code", "--no-normalize", "--allow-pickle", "default: the model's own"):
+        assert name in text
+
+
 def test_demo_knows_its_kinds_of_pictures_before_the_work(tmp_path):
     result = run("demo", "--output", tmp_path / "picture.pgn")
     assert result.exit_code == 2
     assert "did you mean '.png'" in result.output
+    assert "there is no folder" in run("demo", "--output", tmp_path / "none" / "picture.png").output
 
 
 def test_compare_says_once_what_was_cut(tiny_folder):
@@ -258,6 +277,15 @@ def test_info_says_what_is_inside():
         "can be sampled",
     ):
         assert part in result.output
+
+
+def test_info_on_a_saved_model_shows_its_settings(tmp_path, bert, tokenizer):
+    corpus = [f"{a} {b}" for a in ("the", "a", "one") for b in ("dog", "cat", "man", "ball")]
+    model = Sen2Pro(bert, tokenizer=tokenizer, samples=2, pooling="cls", normalize=True).fit_whitening(corpus, dim=4)
+    model.save(tmp_path / "saved")
+    output = run("info", tmp_path / "saved").output
+    assert "32 dimensions, cls pooling, whitened to 4" in output
+    assert "unit sphere" in output
 
 
 def test_info_on_a_model_without_dropout(tmp_path, tokenizer):

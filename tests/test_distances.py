@@ -165,6 +165,10 @@ def test_bad_arguments_get_a_clear_error():
         distance(a, a, "waserstein")
     with pytest.raises(Sen2ProError, match=r"between 0 and 1 or 'ratio', not 1\.5"):
         distance(a, a, alpha=1.5)
+    with pytest.raises(Sen2ProError, match="not ndarray"):
+        distance(a.mean, a.mean)
+    with pytest.raises(Sen2ProError, match="'wasserstein' has none"):
+        distance(a, a, "wasserstein", alpha=0.3)
     with pytest.raises(Sen2ProError, match="unknown alpha"):
         distance(a, a, alpha="rato")
     with pytest.raises(Sen2ProError, match="6 and 5"):

@@ -190,7 +190,7 @@ def test_a_t5_has_one_hash_by_folder_and_by_sentence_transformer(tokenizer, tmp_
 
 def test_a_pipeline_that_cannot_be_reproduced_is_refused_not_changed(tiny_folder):
     layers = WeightedLayerPooling(32, num_hidden_layers=2, layer_start=1)
-    transformer = Transformer(str(tiny_folder), model_kwargs={"output_hidden_states": True})
+    transformer = Transformer(str(tiny_folder))
     transformer.auto_model.config.output_hidden_states = True
     model = SentenceTransformer(modules=[transformer, layers, Pooling(32, "mean")], device="cpu")
     with pytest.raises(Sen2ProError, match="WeightedLayerPooling"):

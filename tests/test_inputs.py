@@ -78,6 +78,9 @@ def test_a_field_may_hold_a_line_end(tmp_path):
         ("in.jsonl", b'{"text": "a \\ud800 b"}\n', {}, "line 1: the sentence holds half a surrogate pair"),
         ("in.jsonl", b'{"text": "a", "id": null}\n', {"id_column": "id"}, "line 1: there is no id"),
         ("in.csv", b"id,text\n", {"column": "nope"}, "unknown column"),
+        ("in.csv", b"text,text\na,b\n", {}, "column 'text' stands there more than once"),
+        ("in.csv", b"id;text\n1;a\n", {}, "separated by commas"),
+        ("in.xlsx", b"PK\x03\x04\x14\x00\x00", {}, "line 1: a NUL byte"),
         ("in.json", b'[{"text": "a"}]', {}, "JSONL"),
         ("in.parquet", b"PAR1 nothing", {}, "not a whole Parquet file"),
         ("in.txt.gz", b"not gzip", {}, "not a whole gzip file"),
@@ -107,6 +110,13 @@ def test_a_pipe_is_read_once(tmp_path):
     assert source.count() is None
     assert [record.text for record in source] == ["one", "two"]
     writer.join()
+
+
+def test_blank_sentences_can_be_passed_over(tmp_path):
+    (tmp_path / "in.csv").write_text("id,text\n1,one\n2, \n3,three\n")
+    source = Source(str(tmp_path / "in.csv"), "text", "id", skip_blank=True)
+    assert list(source) == [Record("1", "one"), Record("3", "three")]
+    assert source.count() == 2
 
 
 def test_a_missing_file_and_a_folder(tmp_path):

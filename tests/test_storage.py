@@ -114,7 +114,7 @@ def test_bad_files_and_names_get_a_clear_error(tmp_path):
         gaussian().save(tmp_path / "g.safetensors", texts=["a", "b", "c", "d"])
     with pytest.raises(Sen2ProError, match="4 Gaussians need a list of 4 ids"):
         gaussian().save(tmp_path / "g.parquet", ids=["a"])
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(Sen2ProError, match="there is no folder"):
         gaussian().save(tmp_path / "no" / "such" / "folder.parquet")
     pq.write_table(pa.table({"a": [1]}), tmp_path / "foreign.parquet")
     with pytest.raises(Sen2ProError, match="written by sen2pro"):

@@ -121,7 +121,8 @@ def _symmetric_kl(a: Gaussian, b: Gaussian, sums: Sums, alpha: float | str) -> A
         (x, y), (px, py), (vx, vy) = means, precisions, variances
         return (px + py) * (x - y) ** 2 + vx * py + vy * px - 2
 
-    return 0.25 * sums.total(term, (ma, mb), (1 / va, 1 / vb), (va, vb))
+    total = sums.total(term, (ma, mb), (1 / va, 1 / vb), (va, vb))
+    return np.asarray(np.maximum(0.25 * total, 0))  # rounding can go below
 
 
 def _bhattacharyya(a: Gaussian, b: Gaussian, sums: Sums, alpha: float | str) -> Array64:
@@ -135,7 +136,8 @@ def _bhattacharyya(a: Gaussian, b: Gaussian, sums: Sums, alpha: float | str) -> 
         return (x - y) ** 2 / middle / 8 + np.log(middle) / 2
 
     logs = 0.25 * np.log(va).sum(-1), 0.25 * np.log(vb).sum(-1)
-    return np.asarray(sums.total(term, (ma, mb), (va, vb)) - sums.left(logs[0]) - sums.right(logs[1]))
+    total = sums.total(term, (ma, mb), (va, vb)) - sums.left(logs[0]) - sums.right(logs[1])
+    return np.asarray(np.maximum(total, 0))
 
 
 def _expected_cosine(a: Gaussian, b: Gaussian, sums: Sums, alpha: float | str) -> Array64:
@@ -217,6 +219,13 @@ def _batch(gaussian: Gaussian) -> Gaussian:
 
 def _check(a: Gaussian, b: Gaussian, metric: str, alpha: float | str) -> None:
     one_of("metric", metric, METRICS)
+    for gaussian in (a, b):
+        if not isinstance(gaussian, Gaussian):
+            raise Sen2ProError(
+                f"distances are between Gaussians, as encode returns them, not {type(gaussian).__name__}"
+            )
+    if alpha != "ratio" and metric != "sen2pro":
+        raise Sen2ProError(f"alpha belongs to the metric 'sen2pro'; {metric!r} has none")
     if isinstance(alpha, str):
         one_of("alpha", alpha, ["ratio"])
     elif not 0 <= alpha <= 1:

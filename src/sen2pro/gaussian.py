@@ -181,7 +181,8 @@ class Gaussian:
     __hash__ = None  # type: ignore[assignment]  # like the arrays it holds
 
     def __repr__(self) -> str:
-        return f"Gaussian(shape={self.shape}, signature={str(self._signature) if self._signature else None!r})"
+        made = f"{self._signature.model}, {self._signature.uncertainty}" if self._signature else "by hand"
+        return f"Gaussian(shape={self.shape}, made: {made})"
 
     def save(
         self,

@@ -122,11 +122,11 @@ def _from_sentence_transformer(model: Any) -> Parts:
 
 
 def _from_network(model: Any, tokenizer: Any) -> Parts:
-    if tokenizer is None:
+    if tokenizer is None or isinstance(tokenizer, (str, Path)):
         from transformers import AutoTokenizer
 
         try:
-            tokenizer = AutoTokenizer.from_pretrained(model.config._name_or_path)
+            tokenizer = AutoTokenizer.from_pretrained(tokenizer or model.config._name_or_path)
         except (OSError, ValueError, TypeError) as error:
             reason = str(error).splitlines()[0]
             raise Sen2ProError(

@@ -102,6 +102,8 @@ class Sen2Pro:
         saved = _saved_settings(model)
         pooling = saved.get("pooling") if pooling is None else pooling
         normalize = saved.get("normalize") if normalize is None else normalize
+        if not isinstance(normalize, bool | None):
+            raise Sen2ProError(f"normalize must be True, False or None (as the model is made), not {normalize!r}")
         dropout = saved.get("dropout") if dropout is None else dropout
         self.encoder = Encoder(
             model,
@@ -113,6 +115,7 @@ class Sen2Pro:
             trust_remote_code=trust_remote_code,
             allow_pickle=allow_pickle,
         )
+        self.encoder.name = saved.get("name", self.encoder.name)
         self.normalize = self.encoder.unit if normalize is None else normalize
         self.whitening = self._find_whitening(whitening)
         if vocabulary is not None and (isinstance(vocabulary, str) or not vocabulary):
@@ -124,8 +127,10 @@ class Sen2Pro:
     def _find_whitening(self, whitening: Whitening | bool | None) -> Whitening | None:
         if isinstance(whitening, Whitening):
             return whitening
-        if whitening is True:
-            raise Sen2ProError("whitening has to be fitted first: Sen2Pro(...).fit_whitening(corpus)")
+        if whitening is not None and whitening is not False:
+            raise Sen2ProError(
+                "whitening is a fitted Whitening, or False; to fit one: Sen2Pro(...).fit_whitening(corpus)"
+            )
         saved = self.encoder.folder / _WHITENING_FILE if self.encoder.folder else None
         return Whitening.load(saved) if whitening is None and saved and saved.is_file() else None
 
@@ -143,6 +148,9 @@ class Sen2Pro:
                 Sen2ProWarning,
                 stacklevel=3,
             )
+
+    def __repr__(self) -> str:
+        return f"Sen2Pro({self.encoder.name!r}, uncertainty={self.uncertainty!r}, samples={self.signature().samples})"
 
     @property
     def vocabulary(self) -> list[str]:
@@ -317,6 +325,7 @@ class Sen2Pro:
             self.whitening.save(folder / _WHITENING_FILE)
         settings = {
             "version": __version__,
+            "name": self.encoder.name,
             "samples": self.samples,
             "uncertainty": self.uncertainty,
             "combine": self.combine,
@@ -334,7 +343,7 @@ class Sen2Pro:
         settings = _saved_settings(folder)
         if not settings:
             raise Sen2ProError(f"there is no {_SETTINGS_FILE} in {folder}; for a plain encoder use Sen2Pro(...)")
-        settings.pop("version")
+        del settings["version"], settings["name"]
         settings["samples"] = tuple(settings["samples"][name] for name in SOURCES)
         return cls(str(folder), **{**settings, **changes})
 
@@ -409,12 +418,16 @@ def _check_samples(samples: Any, sources: tuple[str, ...]) -> dict[str, int]:
     numbers = dict(zip(SOURCES, map(int, pair), strict=True))
     for source in sources:
         if numbers[source] < 2:
-            raise Sen2ProError(f"{numbers[source]} samples give no variance; take at least 2 for {source} uncertainty")
+            raise Sen2ProError(f"samples={numbers[source]} gives no variance; take at least 2 for {source} uncertainty")
     return numbers
 
 
 def _check_sentences(sentences: str | Sequence[str]) -> list[str]:
     """Return a list of sentences, each a text that is not blank."""
+    if sentences is None or isinstance(sentences, (bytes, Mapping)) or hasattr(sentences, "columns"):
+        raise Sen2ProError(
+            f"give a sentence or a list of sentences (of a table, one column), not {type(sentences).__name__}"
+        )
     texts = [sentences] if isinstance(sentences, str) else list(sentences)
     for i, text in enumerate(texts):
         if not isinstance(text, str):

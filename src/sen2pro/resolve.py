@@ -40,7 +40,7 @@ def resolve(name: str, *, revision: str | None = None, allow_pickle: bool = Fals
     code
         Also fetch Python files, for models loaded with `trust_remote_code`.
     """
-    if Path(name).is_dir():
+    if name and Path(name).is_dir():
         _check_weights(Path(name), allow_pickle)
         return Path(name)
     tried = [f"folder {name!r}: there is none"]
@@ -86,7 +86,7 @@ def _from_hub(
     else:
         found = Path(folder)
         weights = any(found.rglob("*.safetensors")) or any(found.rglob("*.bin"))
-        if not cached_only or (weights and (found / "config.json").is_file()):
+        if weights and (found / "config.json").is_file():
             return found
         tried.append(f"{place} {repository!r}: not all of it is there")
     return None

@@ -54,6 +54,8 @@ class GaussianWriter:
         self._format = _suffix(self.path)
         if self.path.is_dir():
             raise Sen2ProError(f"{self.path} is a folder; give a file name ending in {' or '.join(SUFFIXES)}")
+        if not self.path.parent.is_dir():
+            raise Sen2ProError(f"there is no folder {self.path.parent}")
         if self.path.exists() and not overwrite:
             raise Sen2ProError(f"{self.path} exists; pass overwrite (--overwrite) to replace it")
         self._temporary = self.path.with_name(f".{self.path.name}.{os.getpid()}.partial")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sen2pro.errors import Sen2ProError
+from sen2pro.errors import Sen2ProError, Sen2ProWarning
 from sen2pro.gaussian import Array
 
 
@@ -40,6 +41,12 @@ class Whitening:
         dim = data.shape[1] if dim is None else dim
         if not 1 <= dim <= data.shape[1]:
             raise Sen2ProError(f"dim must be between 1 and {data.shape[1]}, not {dim}")
+        if len(data) <= dim:
+            warnings.warn(
+                f"{len(data)} vectors cannot fill {dim} directions; fit on more of them, or pass a smaller dim",
+                Sen2ProWarning,
+                stacklevel=2,
+            )
         values, directions = np.linalg.eigh(np.cov(data.T, bias=True).reshape(data.shape[1], -1))
         values, directions = values[::-1][:dim], directions[:, ::-1][:, :dim]
         # Directions in which the corpus does not vary (fewer vectors than dimensions) would be blown up to noise.

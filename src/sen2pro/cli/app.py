@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from typing import Annotated, Any
 
 import typer
@@ -25,6 +27,9 @@ class Group(TyperGroup):
             _fail(str(error), 2)
         except KeyboardInterrupt:
             _fail("stopped; nothing was left half written", 130)
+        except BrokenPipeError:  # whoever read our output, `head` for instance, has seen enough
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise typer.Exit(141) from None
         except OSError as error:
             _fail(f"{error.filename or 'file'}: {error.strerror or error}", 1)
 
@@ -42,7 +47,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_show_locals=False,
-    rich_markup_mode="rich",
+    rich_markup_mode=None,  # plain help reads better in 80 columns
     help="Probabilistic sentence embeddings: any pre-trained encoder turns sentences into Gaussians.",
 )
 
@@ -70,12 +75,13 @@ def encode(
     model: options.Model = DEFAULT_MODEL,
     column: Annotated[
         str | None,
-        typer.Option("--column", "-c", help="Column with the sentences. [default: text, sentence or the only one]"),
+        typer.Option("--column", "-c", help="Column with the sentences. (default: text, sentence or the only one)"),
     ] = None,
     id_column: Annotated[str | None, typer.Option(help="Column with ids to keep (Parquet output).")] = None,
     text: Annotated[
         bool, typer.Option("--text/--no-text", help="Keep the sentences in the file (Parquet output).")
     ] = True,
+    skip_blank: Annotated[bool, typer.Option("--skip-blank", help="Pass over blank sentences.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the output file if it exists.")] = False,
     samples: options.Samples = "15",
     uncertainty: options.Uncertainty = "both",
@@ -98,7 +104,8 @@ def encode(
     from sen2pro.cli.encode import run
 
     run(
-        input, output, column=column, id_column=id_column, text=text, overwrite=overwrite, batch_size=batch_size,
+        input, output, column=column, id_column=id_column, text=text, overwrite=overwrite,
+        skip_blank=skip_blank, batch_size=batch_size,
         settings={
             "model": model, "samples": samples, "uncertainty": uncertainty, "combine": combine, "pooling": pooling,
             "normalize": normalize, "dropout": dropout, "seed": seed, "device": device,

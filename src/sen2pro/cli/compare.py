@@ -12,6 +12,12 @@ from rich.text import Text
 from sen2pro.cli.options import load, notes, report
 from sen2pro.distances import METRICS, distance_pairwise
 
+_READING = {
+    "sen2pro": "smaller is closer; Eq. 6 of the paper",
+    "expected-cosine": "not 0 for identical sentences: it counts their spread",
+    "expected-l2": "not 0 for identical sentences: it counts their spread",
+}
+
 
 def run(a: str, b: str, *, settings: dict[str, Any]) -> None:
     """Print similarity, distances and uncertainties of two sentences."""
@@ -25,15 +31,15 @@ def run(a: str, b: str, *, settings: dict[str, Any]) -> None:
     closeness = Table(title="How close", title_justify="left")
     closeness.add_column("measure")
     closeness.add_column("value", justify="right")
-    closeness.add_column("")
+    closeness.add_column("how to read it")
     closeness.add_row(
         "similarity",
         f"{model.similarity_pairwise(both[:1], both[1:])[0]:.4f}",
-        "the default: minus Eq. 6; 0 is identical",
+        "greater is closer, 0 is identical",
     )
     for metric in METRICS:
-        note = "Eq. 6 of the paper" if metric == "sen2pro" else ""
-        closeness.add_row(f"{metric} distance", f"{distance_pairwise(both[:1], both[1:], metric)[0]:.4f}", note)
+        found = distance_pairwise(both[:1], both[1:], metric)[0]
+        closeness.add_row(f"{metric} distance", f"{found:.4f}", _READING.get(metric, "smaller is closer"))
     closeness.add_row("cosine", f"{cosine:.4f}", "of the plain vectors, for reference")
 
     doubt = Table(title="How uncertain (total variance)", title_justify="left")

@@ -11,29 +11,30 @@ from rich.console import Console
 from rich.table import Table
 
 from sen2pro.cli.options import load, notes, report
-from sen2pro.errors import one_of
+from sen2pro.errors import Sen2ProError, one_of
 from sen2pro.gaussian import Gaussian
 
+# Four topics, each said in three ways of about the same length: twice exactly, and once vaguely.
 SENTENCES = {
     "music": (
         "A young man plays the guitar on a street corner.",
         "On the corner of the street, a guitarist is performing.",
-        "Someone makes music outside.",
+        "Somebody is doing something musical at some place or other.",
     ),
     "weather": (
-        "Heavy rain is expected along the coast tonight.",
-        "Tonight the coastal region will see a lot of rainfall.",
-        "It will be wet.",
+        "Heavy rain is expected along the coast late tonight.",
+        "Late tonight the coastal region will see much rainfall.",
+        "There may be a bit of that weather later on.",
     ),
     "finance": (
-        "The bank raised its interest rate for the third time this year.",
-        "For a third time this year, borrowing became more expensive at the bank.",
-        "Rates went up.",
+        "The bank raised its interest rate again this year.",
+        "This year, borrowing money at the bank became dearer again.",
+        "They have put that up again, as they always do.",
     ),
     "cooking": (
         "Simmer the tomatoes with garlic until the sauce is thick.",
-        "Cook tomatoes and garlic gently until you have a thick sauce.",
-        "Make the sauce.",
+        "Cook tomatoes and garlic gently for a thick sauce.",
+        "Leave it all in there for as long as it takes.",
     ),
 }
 
@@ -43,6 +44,8 @@ def run(output: str, *, settings: dict[str, Any]) -> None:
     topics = [topic for topic, sentences in SENTENCES.items() for _ in sentences]
     sentences = [sentence for group in SENTENCES.values() for sentence in group]
     one_of("picture suffix", Path(output).suffix.lower(), (".png", ".svg", ".pdf"))
+    if not Path(output).parent.is_dir():
+        raise Sen2ProError(f"there is no folder {Path(output).parent}")
     with notes() as gathered:
         model = load(**settings)
         parts = model.encode_sources(sentences)
@@ -74,9 +77,9 @@ def run(output: str, *, settings: dict[str, Any]) -> None:
     console.print(table)
     found = sum(topics[j] == topics[i] for i, j in enumerate(nearest))
     console.print(
-        f"The nearest sentence has the same topic for {found} of {len(sentences)}. Uncertainty is the total variance: "
-        "short, vague sentences have more of it.\n"
-        "'model' is what dropout changes, 'data' what editing one word changes.",
+        f"The nearest sentence has the same topic for {found} of {len(sentences)}. The third of each topic is the "
+        "vague one, at the same length.\n"
+        "uncertainty = total variance; 'model' is what dropout changes, 'data' what editing one word changes.",
         highlight=False,
     )
     if find_spec("matplotlib") is None:
@@ -111,7 +114,7 @@ def draw(gaussian: Gaussian, sentences: list[str], topics: list[str], path: Path
         line = 1 - (i + 1.2 * names.index(topics[i])) / (len(sentences) + 3)
         legend.text(0.05, line, f"{i + 1}", color=colour, ha="right", va="top", weight="bold", fontsize=9.5)
         legend.text(0.08, line, sentences[i], va="top", fontsize=9.5)
-    plot.set_title("Sentences as Gaussians: the shorter and vaguer, the wider", loc="left", weight="bold")
+    plot.set_title("Sentences as Gaussians: the vaguer, the wider (3, 6, 9, 12)", loc="left", weight="bold")
     plot.set_aspect("equal", adjustable="datalim")
     plot.autoscale_view()
     plot.set_xlabel(

@@ -24,6 +24,7 @@ def run(
     id_column: str | None,
     text: bool,
     overwrite: bool,
+    skip_blank: bool,
     batch_size: int,
     settings: dict[str, Any],
 ) -> None:
@@ -34,7 +35,7 @@ def run(
     parquet = Path(output).suffix.lower() == ".parquet"
     if id_column and not parquet:
         raise Sen2ProError("ids are kept in Parquet files only; name the output .parquet")
-    source = Source(input, column, id_column)
+    source = Source(input, column, id_column, skip_blank=skip_blank)
     total = source.count()
     sentences = 0
     with GaussianWriter(output, overwrite=overwrite) as writer, notes() as gathered:
@@ -52,7 +53,10 @@ def run(
         if sentences == 0:
             writer.write(model.encode([]))
     Console().print(
-        f"{sentences} sentences -> {output} ({model.dim} dimensions)", markup=False, highlight=False, soft_wrap=True
+        f"{sentences} sentence{'s' * (sentences != 1)} -> {output} ({model.dim} dimensions)",
+        markup=False,
+        highlight=False,
+        soft_wrap=True,
     )
     cut = sum(note.count for note in gathered if isinstance(note, TruncationWarning))
     others = [note for note in gathered if not isinstance(note, TruncationWarning)]

@@ -8,7 +8,6 @@ from rich.console import Console
 from rich.table import Table
 
 from sen2pro.cli.options import load
-from sen2pro.errors import Sen2ProError
 
 
 def run(model: str, *, trust_remote_code: bool, allow_pickle: bool) -> None:
@@ -18,23 +17,18 @@ def run(model: str, *, trust_remote_code: bool, allow_pickle: bool) -> None:
     config = encoder.network.config
     parameters = sum(p.numel() for p in encoder.network.parameters())
     layers = getattr(config, "num_hidden_layers", None) or getattr(config, "encoder_layers", "?")
-    try:
-        sites = encoder.sites
-        problem = (
-            "" if any(s.rate for s in sites) else "dropout is 0 in this model; pass dropout=0.1 to sample it anyway"
-        )
-    except Sen2ProError as error:
-        sites, problem = [], str(error)
+    silent = "dropout is 0 in this model; pass dropout=0.1 to sample it anyway"
 
     table = Table(show_header=False, title=encoder.name, title_justify="left")
     table.add_row("architecture", f"{config.model_type}, {layers} layers, {parameters / 1e6:.1f} M parameters")
     table.add_row("weights", f"sha256 over all tensors starts {encoder.hash}")
-    table.add_row("vector", f"{encoder.dim} dimensions, {encoder.pooling_name} pooling")
-    table.add_row("geometry", "unit sphere (made for cosine)" if encoder.unit else "raw vectors")
+    whitened = f", whitened to {loaded.dim}" if loaded.whitening else ""
+    table.add_row("vector", f"{encoder.dim} dimensions, {encoder.pooling_name} pooling{whitened}")
+    table.add_row("geometry", "unit sphere (made for cosine)" if loaded.normalize else "raw vectors")
     table.add_row("longest input", f"{encoder.max_length} tokens")
-    for (kind, rate), number in sorted(Counter((site.kind, site.rate) for site in sites).items()):
+    for (kind, rate), number in sorted(Counter((site.kind, site.rate) for site in encoder.sites).items()):
         table.add_row(f"{kind} dropout", f"{number} sites at a rate of {rate:g}")
     table.add_row("vocabulary", f"{len(encoder.vocabulary)} whole words for edits")
-    table.add_row("model uncertainty", problem or "can be sampled")
+    table.add_row("model uncertainty", "can be sampled" if any(s.rate for s in encoder.sites) else silent)
     table.add_row("data uncertainty", "can be sampled" if encoder.vocabulary else "needs a vocabulary of your own")
     Console().print(table)

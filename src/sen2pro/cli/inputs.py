@@ -5,7 +5,9 @@ from __future__ import annotations
 import csv
 import gzip
 import json
+import reprlib
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -34,10 +36,14 @@ class Source:
         Which column holds the sentences; by default `text`, `sentence`, or the only one there is.
     id_column
         Which column holds ids to keep.
+    skip_blank
+        Pass over blank sentences instead of stopping at them.
     """
 
-    def __init__(self, path: str, column: str | None = None, id_column: str | None = None) -> None:
-        self.path, self.column, self.id_column = path, column, id_column
+    def __init__(
+        self, path: str, column: str | None = None, id_column: str | None = None, *, skip_blank: bool = False
+    ) -> None:
+        self.path, self.column, self.id_column, self.skip_blank = path, column, id_column, skip_blank
         suffixes = [s.lower() for s in Path(path).suffixes]
         self.gzipped = suffixes[-1:] == [".gz"]
         suffix = (suffixes[:-1] if self.gzipped else suffixes)[-1:]
@@ -64,6 +70,9 @@ class Source:
             yield chunk
 
     def __iter__(self) -> Iterator[Record]:
+        return (record for record in self._records() if record.text.strip())
+
+    def _records(self) -> Iterator[Record]:
         if self.kind == "parquet":
             yield from self._parquet()
             return
@@ -107,14 +116,24 @@ class Source:
         reader = csv.reader(lines, delimiter="\t", quoting=csv.QUOTE_NONE) if tabs else csv.reader(lines)
         try:
             header = next(reader, [])
-            if header:
-                self._column(header)
+            self._check_header(header)
             for row in reader:
                 if len(row) != len(header):
                     raise self._wrong(f"line {reader.line_num}", f"{len(row)} fields, but the header has {len(header)}")
                 yield reader.line_num, dict(zip(header, row, strict=True))
         except csv.Error as error:
             raise self._wrong(f"line {reader.line_num}", str(error)) from None
+
+    def _check_header(self, header: list[str]) -> None:
+        repeated = [name for name, times in Counter(header).items() if times > 1]
+        if repeated:
+            raise self._wrong("line 1", f"the column {repeated[0]!r} stands there more than once")
+        if len(header) == 1 and any(sign in header[0] for sign in ";\t|"):
+            raise self._wrong(
+                "line 1", f"one column named {header[0]!r}; columns are separated by commas (or .tsv tabs)"
+            )
+        if header:
+            self._column(header)
 
     def _parquet(self) -> Iterator[Record]:
         import pyarrow as pa
@@ -151,9 +170,11 @@ class Source:
 
     def _record(self, place: str, text: Any, id: str | None) -> Record:
         if not isinstance(text, str):
-            raise self._wrong(place, f"the sentence is not a text but {text!r}")
-        if not text.strip():
-            raise self._wrong(place, "the sentence is empty or blank")
+            raise self._wrong(place, f"the sentence is not a text but {reprlib.repr(text)}")
+        if not text.strip() and not self.skip_blank:
+            raise self._wrong(place, "the sentence is empty or blank (--skip-blank passes over it)")
+        if "\0" in text:
+            raise self._wrong(place, "a NUL byte: is this a text file?")
         if has_surrogates(text):
             raise self._wrong(place, "the sentence holds half a surrogate pair, which is not Unicode text")
         return Record(id, text)

@@ -18,14 +18,14 @@ Model = Annotated[str, typer.Option("--model", "-m", help="Hub id or folder of t
 Samples = Annotated[str, typer.Option(help="Samples of each uncertainty: one number, or MODEL+DATA as in 15+15.")]
 Uncertainty = Annotated[str, typer.Option(help="both, model (MC dropout) or data (word edits).")]
 Combine = Annotated[str, typer.Option(help="How the two are joined: individual or unified.")]
-Pooling = Annotated[str | None, typer.Option(help="mean, cls or first-last-avg. [default: the model's own]")]
+Pooling = Annotated[str | None, typer.Option(help="mean, cls or first-last-avg. (default: the model's own)")]
 Normalize = Annotated[
     bool | None,
-    typer.Option("--normalize/--no-normalize", help="Unit sphere or raw vectors. [default: as the model is made]"),
+    typer.Option("--normalize/--no-normalize", help="Unit sphere or raw vectors. (default: as the model is made)"),
 ]
-Dropout = Annotated[float | None, typer.Option(help="Dropout rate for all of the network. [default: its own rates]")]
+Dropout = Annotated[float | None, typer.Option(help="Dropout rate for all of the network. (default: its own rates)")]
 Seed = Annotated[int, typer.Option(help="Makes the result reproducible.")]
-Device = Annotated[str | None, typer.Option(help="cpu, cuda, mps. [default: the best there is]")]
+Device = Annotated[str | None, typer.Option(help="cpu, cuda, mps. (default: the best there is)")]
 TrustRemoteCode = Annotated[bool, typer.Option("--trust-remote-code", help="Let the model's own Python code run.")]
 AllowPickle = Annotated[bool, typer.Option("--allow-pickle", help="Read weights in pickle format, which can run code.")]
 
