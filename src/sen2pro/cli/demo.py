@@ -110,7 +110,13 @@ def draw(gaussian: Gaussian, sentences: list[str], topics: list[str], path: Path
             width, height = 2 * deviations * np.sqrt(values)
             angle = np.degrees(np.arctan2(vectors[1, 0], vectors[0, 0]))
             plot.add_patch(Ellipse((x, y), width, height, angle=angle, color=colour, alpha=alpha, linewidth=0))
-        plot.annotate(f"{i + 1}", (x, y), ha="center", va="center", fontsize=9, color="black")
+        plot.plot(x, y, ".", color=colour, markersize=3)
+        others = points[i] - np.delete(points, i, axis=0)
+        away = others[np.linalg.norm(others, axis=1).argmin()]
+        aside = 11 * away / np.linalg.norm(away)  # the number stands on the far side of the nearest point
+        plot.annotate(
+            f"{i + 1}", (x, y), textcoords="offset points", xytext=aside, ha="center", va="center", fontsize=9
+        )
         line = 1 - (i + 1.2 * names.index(topics[i])) / (len(sentences) + 3)
         legend.text(0.05, line, f"{i + 1}", color=colour, ha="right", va="top", weight="bold", fontsize=9.5)
         legend.text(0.08, line, sentences[i], va="top", fontsize=9.5)
