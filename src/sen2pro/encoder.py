@@ -88,7 +88,8 @@ class Encoder:
             for name, tensor in sorted(module.state_dict().items())
             if not name.startswith("pooler.")  # not used here, and random where a checkpoint has none
         ]
-        state = sum(tensor._version for _, tensor in tensors)  # counts changes: a trained model gets another hash
+        # Versions count changes: a model that was trained on gets another hash. Inference tensors cannot change.
+        state = sum(tensor._version for _, tensor in tensors if not tensor.is_inference())
         if self._hashed[0] != state:
             digest = hashlib.sha256()
             for name, tensor in tensors:
