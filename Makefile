@@ -32,7 +32,8 @@ format: $(READY) ## Format the code and mend what the linter can
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: $(READY) ## Measure the quality on STS-B test (needs SEN2PRO_DATA)
+bench: $(READY) ## Measure cost and, on STS-B test, quality (needs SEN2PRO_DATA)
+	$(BIN)/python benchmarks/speed.py
 	$(BIN)/python benchmarks/sts_quick.py
 
 clean: ## Delete the environment and all caches
