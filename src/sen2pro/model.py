@@ -6,7 +6,6 @@ import hashlib
 import json
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sen2pro import __version__
+from sen2pro.checks import SOURCES, check_rate, check_samples, check_seed, check_sentences
 from sen2pro.distances import distance, distance_pairwise
 from sen2pro.encoder import Encoder
-from sen2pro.errors import Sen2ProError, Sen2ProWarning, has_surrogates, one_of
+from sen2pro.errors import Sen2ProError, Sen2ProWarning, one_of
 from sen2pro.estimation import COMBINATIONS, Moments, combine
 from sen2pro.gaussian import Array, Gaussian
 from sen2pro.progress import Show, progress
@@ -26,7 +26,6 @@ from sen2pro.sampling.passes import embed, samples
 from sen2pro.signature import Signature
 from sen2pro.whitening import Whitening
 
-SOURCES = ("model", "data")
 _SETTINGS_FILE, _WHITENING_FILE = "sen2pro.json", "sen2pro_whitening.safetensors"
 
 
@@ -97,8 +96,8 @@ class Sen2Pro:
         self.uncertainty = one_of("uncertainty", uncertainty, ("both", *SOURCES))
         self.combine = one_of("combine", combine, COMBINATIONS)
         self.sources = SOURCES if uncertainty == "both" else (uncertainty,)
-        self.samples = _check_samples(samples, self.sources)
-        self.seed = _check_seed(seed)
+        self.samples = check_samples(samples, self.sources)
+        self.seed = check_seed(seed)
         saved = _saved_settings(model)
         pooling = saved.get("pooling") if pooling is None else pooling
         normalize = saved.get("normalize") if normalize is None else normalize
@@ -108,7 +107,7 @@ class Sen2Pro:
         self.encoder = Encoder(
             model,
             pooling=pooling,
-            dropout=_check_rate(dropout),
+            dropout=check_rate(dropout),
             tokenizer=tokenizer,
             device=device,
             revision=revision,
@@ -235,7 +234,7 @@ class Sen2Pro:
         prompt: str | None = None,
     ) -> dict[str, Gaussian]:
         """Return the Gaussians of model and data uncertainty apart, by name; arguments as for `encode`."""
-        texts, prefix = _check_sentences(sentences), self.encoder.prompt(prompt, prompt_name)
+        texts, prefix = check_sentences(sentences), self.encoder.prompt(prompt, prompt_name)
         moments = {source: Moments(len(texts), self.dim) for source in self.sources}
         for source, index, _, vectors in self._samples(texts, prefix, batch_size, show_progress_bar):
             moments[source].update(index, vectors)
@@ -270,7 +269,7 @@ class Sen2Pro:
         >>> model.sample(["One sentence.", "Another one."]).shape
         (2, 5, 384)
         """
-        texts, prefix = _check_sentences(sentences), self.encoder.prompt(prompt, prompt_name)
+        texts, prefix = check_sentences(sentences), self.encoder.prompt(prompt, prompt_name)
         result = np.empty((len(texts), sum(self.samples[name] for name in self.sources), self.dim), np.float32)
         for source, index, number, vectors in self._samples(texts, prefix, batch_size, show_progress_bar):
             offset = 0 if source == self.sources[0] else self.samples[self.sources[0]]
@@ -286,14 +285,14 @@ class Sen2Pro:
         prompt: str | None = None,
     ) -> Array:
         """Return the plain vectors (n, k) of one deterministic pass: what the encoder gives without sen2pro."""
-        texts, prefix = _check_sentences(sentences), self.encoder.prompt(prompt, prompt_name)
+        texts, prefix = check_sentences(sentences), self.encoder.prompt(prompt, prompt_name)
         vectors = self._finish(self._plain(texts, prefix, batch_size))
         return vectors[0] if isinstance(sentences, str) else vectors
 
     def fit_whitening(self, corpus: Sequence[str], *, dim: int | None = None, batch_size: int = 32) -> Sen2Pro:
         """Fit a whitening on the plain vectors of a corpus and use it from now on; returns the model itself."""
         prompt = self.encoder.prompt(None, None)
-        self.whitening = Whitening.fit(self._plain(_check_sentences(corpus), prompt, batch_size), dim)
+        self.whitening = Whitening.fit(self._plain(check_sentences(corpus), prompt, batch_size), dim)
         return self
 
     def similarity(self, a: Gaussian, b: Gaussian, *, metric: str = "sen2pro", alpha: float | str = "ratio") -> Array:
@@ -395,48 +394,6 @@ class Sen2Pro:
         if self.normalize:
             vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12)
         return vectors
-
-
-def _check_seed(seed: Any) -> int:
-    if isinstance(seed, bool) or not isinstance(seed, Integral):
-        raise Sen2ProError(f"seed must be a whole number, not {seed!r}")
-    return int(seed)
-
-
-def _check_rate(dropout: Any) -> float | None:
-    if dropout is None:
-        return None
-    if not isinstance(dropout, Real) or not 0 < float(dropout) < 1:
-        raise Sen2ProError(f"dropout must be a number between 0 and 1 (exclusive), not {dropout!r}")
-    return float(dropout)
-
-
-def _check_samples(samples: Any, sources: tuple[str, ...]) -> dict[str, int]:
-    pair = samples if isinstance(samples, (tuple, list)) else (samples, samples)
-    if len(pair) != 2 or not all(isinstance(n, Integral) and not isinstance(n, bool) for n in pair):
-        raise Sen2ProError(f"samples must be a whole number or a pair (model, data), not {samples!r}")
-    numbers = dict(zip(SOURCES, map(int, pair), strict=True))
-    for source in sources:
-        if numbers[source] < 2:
-            raise Sen2ProError(f"samples={numbers[source]} gives no variance; take at least 2 for {source} uncertainty")
-    return numbers
-
-
-def _check_sentences(sentences: str | Sequence[str]) -> list[str]:
-    """Return a list of sentences, each a text that is not blank."""
-    if sentences is None or isinstance(sentences, (bytes, Mapping)) or hasattr(sentences, "columns"):
-        raise Sen2ProError(
-            f"give a sentence or a list of sentences (of a table, one column), not {type(sentences).__name__}"
-        )
-    texts = [sentences] if isinstance(sentences, str) else list(sentences)
-    for i, text in enumerate(texts):
-        if not isinstance(text, str):
-            raise Sen2ProError(f"sentence {i} is not a text but {type(text).__name__}: {text!r}")
-        if not text.strip():
-            raise Sen2ProError(f"sentence {i} is empty or blank: {text!r}")
-        if has_surrogates(text):
-            raise Sen2ProError(f"sentence {i} holds half a surrogate pair, which is not Unicode text: {text!r}")
-    return texts
 
 
 def _saved_settings(model: Any) -> dict[str, Any]:
