@@ -74,9 +74,8 @@ def main() -> None:
     print(f"{options.set}, {n} pairs, Spearman x100")
     print(f"  plain vector, cosine   {before:6.2f}")
     print(f"  sen2pro, Eq. 6         {after:6.2f}")
-    print(
-        f"  gain                   {after - before:+6.2f}  95 % [{100 * low:+.2f}, {100 * high:+.2f}], one-sided p = {p:.4f}"
-    )
+    interval = f"95 % [{100 * low:+.2f}, {100 * high:+.2f}], one-sided p = {p:.4f}"
+    print(f"  gain                   {after - before:+6.2f}  {interval}")
     print(f"signature: {g.signature}")
 
 
