@@ -48,6 +48,8 @@ def test_every_kind_gives_the_same_sentences(tmp_path, kind):
 
 def test_standard_input_and_windows_line_ends(tmp_path, monkeypatch):
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO("\ufeffone\r\ntwo".encode())))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "-").write_text("a file of that name is not meant\n")
     source = Source("-")
     assert source.count() is None
     assert [record.text for record in source] == ["one", "two"]

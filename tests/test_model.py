@@ -143,6 +143,9 @@ def test_whitening_is_fitted_applied_to_samples_and_saved_with_the_model(bert, t
     cls.save(tmp_path / "cls")
     again = Sen2Pro(str(tmp_path / "cls"), samples=3)
     assert again.signature() == cls.signature(), "a folder keeps name, pooling and whitening together"
+    with pytest.raises(Sen2ProError, match="does not fit mean pooling"):
+        Sen2Pro(str(tmp_path / "cls"), pooling="mean")
+    assert Sen2Pro(str(tmp_path / "cls"), pooling="mean", whitening=False).dim == 32
     with pytest.raises(Sen2ProError, match=r"no sen2pro\.json"):
         Sen2Pro.load(tmp_path)
 

@@ -116,22 +116,29 @@ class Sen2Pro:
         )
         self.encoder.name = saved.get("name", self.encoder.name)
         self.normalize = self.encoder.unit if normalize is None else normalize
-        self.whitening = self._find_whitening(whitening)
+        self.whitening = self._find_whitening(whitening, saved)
         if vocabulary is not None and (isinstance(vocabulary, str) or not vocabulary):
             raise Sen2ProError("vocabulary must be a list of at least one word")
         self._vocabulary = list(vocabulary) if vocabulary is not None else None
         if "model" in self.sources:
             self._check_dropout()
 
-    def _find_whitening(self, whitening: Whitening | bool | None) -> Whitening | None:
+    def _find_whitening(self, whitening: Whitening | bool | None, saved: Mapping[str, Any]) -> Whitening | None:
         if isinstance(whitening, Whitening):
             return whitening
         if whitening is not None and whitening is not False:
             raise Sen2ProError(
                 "whitening is a fitted Whitening, or False; to fit one: Sen2Pro(...).fit_whitening(corpus)"
             )
-        saved = self.encoder.folder / _WHITENING_FILE if self.encoder.folder else None
-        return Whitening.load(saved) if whitening is None and saved and saved.is_file() else None
+        path = self.encoder.folder / _WHITENING_FILE if self.encoder.folder else None
+        if whitening is False or path is None or not path.is_file():
+            return None
+        if self.encoder.pooling != saved.get("pooling"):
+            raise Sen2ProError(
+                f"the whitening saved with this model does not fit {self.encoder.pooling_name} pooling; leave the "
+                "pooling as it was saved, or pass whitening=False"
+            )
+        return Whitening.load(path)
 
     def _check_dropout(self) -> None:
         rates = {site.rate for site in self.encoder.sites}

@@ -67,7 +67,7 @@ class GaussianWriter:
         self._tensors: dict[str, IO[bytes]] = {}
 
     def __enter__(self) -> GaussianWriter:
-        self._temporary.touch()  # a folder that is missing or read-only is said before the work, not after it
+        self._temporary.touch()  # a folder that is read-only is said before the work, not after it
         return self
 
     def write(

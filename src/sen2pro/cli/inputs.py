@@ -61,7 +61,7 @@ class Source:
 
     def count(self) -> int | None:
         """Read the whole file once, so that errors are said before the work; None for what can be read but once."""
-        return sum(1 for _ in self) if Path(self.path).is_file() else None
+        return sum(1 for _ in self) if self.path != "-" and Path(self.path).is_file() else None
 
     def chunks(self, size: int) -> Iterator[list[Record]]:
         """Yield the records in lists of at most `size`."""
