@@ -18,6 +18,12 @@ def check_seed(seed: Any) -> int:
     return int(seed)
 
 
+def check_batch_size(batch_size: Any) -> None:
+    """Refuse what is not a positive number of rows (None leaves it to the encoder)."""
+    if batch_size is not None and (not isinstance(batch_size, Integral) or batch_size < 1):
+        raise Sen2ProError(f"batch_size must be at least 1, not {batch_size!r}")
+
+
 def check_rate(dropout: Any) -> float | None:
     """Return a dropout rate between 0 and 1, or None for the network's own."""
     if dropout is None:

@@ -7,8 +7,9 @@ import inspect
 import threading
 import warnings
 from collections.abc import Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -18,9 +19,11 @@ from torch import Tensor, nn
 
 from sen2pro.errors import Sen2ProError, TruncationWarning, one_of
 from sen2pro.loading import load, with_dropout_modules
+from sen2pro.packing import PACKED, Layout, register
 from sen2pro.sampling.dropout import KeyedDropout, Site, Tokens, mode
 from sen2pro.sampling.edits import whole_words
 
+PRECISIONS = ("float32", "bfloat16", "float16")
 POOLINGS = ("mean", "cls", "first-last-avg")
 _PROBES = ("a probe of this network", "a longer probe of this network, with more words in it")
 
@@ -39,13 +42,24 @@ class Encoder:
         `mean`, `cls` or `first-last-avg`; the model's own by default (mean, if it is a plain network).
     dropout
         One rate for all dropout of the network, in place of its own.
+    precision
+        `float32`, or `bfloat16` or `float16` for the matrix products alone (autocast), which a GPU does faster.
     **options
         Where to find the model and how to load it: see `sen2pro.loading.load`.
     """
 
-    def __init__(self, model: Any, *, pooling: str | None = None, dropout: float | None = None, **options: Any) -> None:
+    def __init__(
+        self,
+        model: Any,
+        *,
+        pooling: str | None = None,
+        dropout: float | None = None,
+        precision: str = "float32",
+        **options: Any,
+    ) -> None:
         if pooling is not None:
             one_of("pooling", pooling, POOLINGS)
+        self.precision = one_of("precision", precision, PRECISIONS)
         parts = load(model, **options)
         self.source, self.network, self.tokenizer = parts.source, parts.network, parts.tokenizer
         self.name, self.folder, self.unit = parts.name, parts.folder, parts.unit
@@ -70,6 +84,11 @@ class Encoder:
         """Where the network is."""
         device: torch.device = next(self.network.parameters()).device
         return device
+
+    @property
+    def token_budget(self) -> int:
+        """How many tokens a batch should have: what lies in the caches of a CPU, or fills a GPU."""
+        return 512 if self.device.type == "cpu" else 16384
 
     @property
     def pooling_name(self) -> str:
@@ -154,16 +173,37 @@ class Encoder:
     def _truncated(self, text: str, **options: Any) -> Any:
         return self.tokenizer(text, truncation=True, max_length=self.max_length, verbose=False, **options)
 
-    def forward(self, tokens: Sequence[Tokens], dropout: KeyedDropout | None = None, prompt_length: int = 0) -> Tensor:
-        """Run one batch: (batch, k) float32 on the network's device, not normalised."""
-        features = self._pad(tokens)
-        inputs = {name: value for name, value in features.items() if name in self._inputs}
-        with self._lock, torch.inference_mode(), mode(self.network, sampling=dropout is not None):
-            with dropout or nullcontext():
+    def forward(
+        self, tokens: Sequence[Tokens], numbers: Sequence[int] | None = None, seed: int = 0, prompt_length: int = 0
+    ) -> Tensor:
+        """Run one batch: (batch, k) float32 on the network's device, not normalised.
+
+        Under dropout, keyed by `seed`, where the sample `numbers` of the rows are given. Rows of one length should
+        stand together.
+        """
+        layout = Layout([len(ids) for ids in tokens]) if self.packs else None
+        dropout = None if numbers is None else KeyedDropout(seed, tokens, numbers, self.rate, layout)
+        return self._forward(tokens, dropout, layout, prompt_length)
+
+    def _forward(
+        self, tokens: Sequence[Tokens], dropout: KeyedDropout | None, layout: Layout | None, prompt_length: int = 0
+    ) -> Tensor:
+        inputs, mask = self._padded(tokens) if layout is None else self._packed(tokens, layout)
+        attention = mode(self.network, sampling=dropout is not None, attention=PACKED if layout else None)
+        lower: AbstractContextManager[Any] = nullcontext()
+        if self.precision != "float32":
+            lower = torch.autocast(self.device.type, getattr(torch, self.precision))
+        with self._lock, torch.inference_mode(), attention, lower:
+            with dropout or nullcontext(), layout.active() if layout else nullcontext():
                 states = self.network(**inputs, output_hidden_states=self.pooling == "first-last-avg", return_dict=True)
-            features["token_embeddings"] = states.last_hidden_state
+            hidden = [states.last_hidden_state]
+            if self.pooling == "first-last-avg":
+                hidden.insert(0, states.hidden_states[1])  # not the embedding layer: the paper means the first layer
+            if layout:
+                hidden = [layout.unpack(h) for h in hidden]
+            features = {"token_embeddings": hidden[-1], "attention_mask": mask}
             if self.pooling is not None or not self._tail:
-                features["sentence_embedding"] = _pool(self.pooling or "mean", states, features["attention_mask"])
+                features["sentence_embedding"] = _pool(self.pooling or "mean", hidden, mask)
             if prompt_length:
                 features["prompt_length"] = prompt_length
             for module in self._tail:
@@ -173,27 +213,38 @@ class Encoder:
         vectors: Tensor = features["sentence_embedding"].float()
         return vectors[:, : self.truncate_dim]
 
-    def _pad(self, tokens: Sequence[Tokens]) -> dict[str, Any]:
+    def _packed(self, tokens: Sequence[Tokens], layout: Layout) -> tuple[dict[str, Tensor], Tensor]:
+        """Put all sentences into one row; the mask is that of the unpacked states."""
+        positions = [self._first_position + i for n in layout.lengths for i in range(n)]
+        inputs = {"input_ids": [list(chain.from_iterable(tokens))], "position_ids": [positions]}
+        mask = [[1] * n + [0] * (max(layout.lengths) - n) for n in layout.lengths]
+        return self._tensors(inputs), torch.tensor(mask, device=self.device)
+
+    def _padded(self, tokens: Sequence[Tokens]) -> tuple[dict[str, Tensor], Tensor]:
         """Pad on the right, so that a token's position does not depend on its neighbours."""
         length = max(map(len, tokens))
         pad = self.tokenizer.pad_token_id or 0
-        features = {
-            "input_ids": torch.tensor([[*ids, *[pad] * (length - len(ids))] for ids in tokens]),
-            "attention_mask": torch.tensor([[1] * len(ids) + [0] * (length - len(ids)) for ids in tokens]),
-        }
+        mask = [[1] * len(ids) + [0] * (length - len(ids)) for ids in tokens]
+        inputs = {"input_ids": [[*ids, *[pad] * (length - len(ids))] for ids in tokens], "attention_mask": mask}
+        return self._tensors(inputs), torch.tensor(mask, device=self.device)
+
+    def _tensors(self, inputs: dict[str, list[list[int]]]) -> dict[str, Tensor]:
+        tensors = {name: torch.tensor(value, device=self.device) for name, value in inputs.items()}
         if "token_type_ids" in self.tokenizer.model_input_names:
-            features["token_type_ids"] = torch.zeros_like(features["input_ids"])
-        return {name: value.to(self.device) for name, value in features.items()}
+            tensors["token_type_ids"] = torch.zeros_like(tensors["input_ids"])
+        return {name: value for name, value in tensors.items() if name in self._inputs}
 
     def _probe(self) -> list[Site]:
         """Run a small batch to find the dropout sites, and to see that neighbours and padding do not matter."""
         short, long = self.tokens(_PROBES)
         other = short[::-1]
-        tolerance = 1e-4 if next(self.network.parameters()).dtype == torch.float32 else 3e-2
+        exact = self.precision == "float32" and next(self.network.parameters()).dtype == torch.float32
+        tolerance = 1e-4 if exact else 3e-2
 
-        def last(*batch: Tokens) -> tuple[Tensor, list[Site]]:
-            dropout = KeyedDropout(0, batch, [0] * len(batch), self.rate)
-            return self.forward(batch, dropout)[-1], dropout.sites
+        def last(*batch: Tokens, dropout: bool = True, pack: bool = False) -> tuple[Tensor, list[Site]]:
+            layout = Layout([len(ids) for ids in batch]) if pack else None
+            keyed = KeyedDropout(0, batch, [0] * len(batch), self.rate, layout)
+            return self._forward(batch, keyed if dropout else None, layout)[-1], keyed.sites
 
         def same(a: Tensor, b: Tensor) -> bool:
             return bool((a - b).abs().max() <= tolerance * a.abs().max())
@@ -206,6 +257,20 @@ class Encoder:
                 f"a sentence's sample depends on its neighbours in this {type(self.network).__name__}: it draws random "
                 "numbers, or mixes sentences, in a way that sen2pro cannot key by sentence"
             )
+        self.packs = False
+        register()
+        # Positions count from 0, or from after the padding index (RoBERTa); with other ideas a network is padded.
+        for first in (0, (self.tokenizer.pad_token_id or 0) + 1):
+            self._first_position = first
+            try:
+                self.packs = "position_ids" in self._inputs and all(
+                    same(last(short, dropout=keyed)[0], last(long, other, short, dropout=keyed, pack=True)[0])
+                    for keyed in (True, False)
+                )
+            except Exception:  # whatever a network says to a batch it was not written for
+                continue
+            if self.packs:
+                break
         return sites
 
     def _compare_with_source(self) -> None:
@@ -232,11 +297,10 @@ class Encoder:
             self.tokenizer.save_pretrained(str(folder))
 
 
-def _pool(pooling: str, states: Any, mask: Tensor) -> Tensor:
-    last: Tensor = states.last_hidden_state
+def _pool(pooling: str, states: list[Tensor], mask: Tensor) -> Tensor:
+    """Pool the last of the hidden states, or the average of the first and the last that are given."""
     if pooling == "cls":
-        return last[:, 0]
-    # hidden_states[0] is the embedding layer; the paper means the first transformer layer.
-    hidden: Tensor = last if pooling == "mean" else (states.hidden_states[1] + last) / 2
+        return states[-1][:, 0]
+    hidden = (states[0] + states[-1]) / 2
     weights = mask.unsqueeze(-1).to(hidden.dtype)
     return (hidden * weights).sum(1) / weights.sum(1).clamp(min=1e-9)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sen2pro import __version__
-from sen2pro.checks import SOURCES, check_rate, check_samples, check_seed, check_sentences
+from sen2pro.checks import SOURCES, check_batch_size, check_rate, check_samples, check_seed, check_sentences
 from sen2pro.distances import distance, distance_pairwise
 from sen2pro.encoder import Encoder
 from sen2pro.errors import Sen2ProError, Sen2ProWarning, one_of
@@ -55,6 +55,9 @@ class Sen2Pro:
         Makes the whole result reproducible.
     device
         `cpu`, `cuda`, `mps`, ...; the best there is by default.
+    precision
+        `float32`; `bfloat16` or `float16` make matrix products cheaper on a GPU (autocast), for rounding errors far
+        below dropout's own noise.
     vocabulary
         Words for the edits; by default the whole words of the model's tokenizer.
     tokenizer
@@ -87,6 +90,7 @@ class Sen2Pro:
         dropout: float | None = None,
         seed: int = 0,
         device: str | None = None,
+        precision: str = "float32",
         vocabulary: Sequence[str] | None = None,
         tokenizer: Any = None,
         revision: str | None = None,
@@ -108,6 +112,7 @@ class Sen2Pro:
             model,
             pooling=pooling,
             dropout=check_rate(dropout),
+            precision=precision,
             tokenizer=tokenizer,
             device=device,
             revision=revision,
@@ -186,6 +191,7 @@ class Sen2Pro:
             samples="+".join(str(self.samples[name]) for name in sources),
             dropout=",".join(f"{rate:g}" for rate in rates) or "no",
             max_length=str(self.encoder.max_length),
+            precision=self.encoder.precision,
             edits=",".join(OPERATIONS) + own if "data" in sources else "no",
             prompt=prompt or "no",
             seed=str(self.seed),
@@ -198,7 +204,7 @@ class Sen2Pro:
         self,
         sentences: str | Sequence[str],
         *,
-        batch_size: int = 32,
+        batch_size: int | None = None,
         show_progress_bar: Show = None,
         prompt_name: str | None = None,
         prompt: str | None = None,
@@ -210,7 +216,8 @@ class Sen2Pro:
         sentences
             A list gives a batch (n, k), a single string a single Gaussian (k,), an empty list (0, k).
         batch_size
-            Forward passes done at once. It changes speed and memory, not the result.
+            Forward passes done at once, by default as many as a CPU's cache (or a GPU) takes. It changes speed and
+            memory, not the result.
         show_progress_bar
             By default shown on a terminal when the work takes more than a few batches. A function is called with
             the number of samples done since it was last called.
@@ -235,7 +242,7 @@ class Sen2Pro:
         self,
         sentences: str | Sequence[str],
         *,
-        batch_size: int = 32,
+        batch_size: int | None = None,
         show_progress_bar: Show = None,
         prompt_name: str | None = None,
         prompt: str | None = None,
@@ -262,7 +269,7 @@ class Sen2Pro:
         self,
         sentences: str | Sequence[str],
         *,
-        batch_size: int = 32,
+        batch_size: int | None = None,
         show_progress_bar: Show = None,
         prompt_name: str | None = None,
         prompt: str | None = None,
@@ -287,7 +294,7 @@ class Sen2Pro:
         self,
         sentences: str | Sequence[str],
         *,
-        batch_size: int = 32,
+        batch_size: int | None = None,
         prompt_name: str | None = None,
         prompt: str | None = None,
     ) -> Array:
@@ -296,7 +303,7 @@ class Sen2Pro:
         vectors = self._finish(self._plain(texts, prefix, batch_size))
         return vectors[0] if isinstance(sentences, str) else vectors
 
-    def fit_whitening(self, corpus: Sequence[str], *, dim: int | None = None, batch_size: int = 32) -> Sen2Pro:
+    def fit_whitening(self, corpus: Sequence[str], *, dim: int | None = None, batch_size: int | None = None) -> Sen2Pro:
         """Fit a whitening on the plain vectors of a corpus and use it from now on; returns the model itself."""
         prompt = self.encoder.prompt(None, None)
         self.whitening = Whitening.fit(self._plain(check_sentences(corpus), prompt, batch_size), dim)
@@ -354,11 +361,10 @@ class Sen2Pro:
         return cls(str(folder), **{**settings, **changes})
 
     def _samples(
-        self, texts: list[str], prompt: str, batch_size: int, show: Show
+        self, texts: list[str], prompt: str, batch_size: int | None, show: Show
     ) -> Iterator[tuple[str, NDArray[np.int64], NDArray[np.int64], Array]]:
         """Yield (source, sentence index, sample number, finished vectors) for every sample of every source."""
-        if batch_size < 1:
-            raise Sen2ProError(f"batch_size must be at least 1, not {batch_size}")
+        check_batch_size(batch_size)
         if "data" in self.sources and any(map(is_unspaced, texts)):
             warnings.warn(
                 "some sentences have no spaces and count as one word each, so their data uncertainty means little; "
@@ -373,7 +379,7 @@ class Sen2Pro:
             for text, ids in zip(texts, tokens, strict=True)
         ]
         total = len(texts) * sum(self.samples[source] for source in self.sources)
-        with progress(total, show, threshold=8 * batch_size) as advance:
+        with progress(total, show, threshold=256) as advance:
             for source in self.sources:
                 runs = samples(
                     self.encoder,
@@ -390,7 +396,8 @@ class Sen2Pro:
                 for index, number, vectors in runs:
                     yield source, index, number, self._finish(vectors)
 
-    def _plain(self, texts: list[str], prompt: str, batch_size: int) -> Array:
+    def _plain(self, texts: list[str], prompt: str, batch_size: int | None) -> Array:
+        check_batch_size(batch_size)
         tokens = self.encoder.tokens([prompt + text for text in texts], warn=True)
         return embed(self.encoder, tokens, prompt=prompt, batch_size=batch_size)
 

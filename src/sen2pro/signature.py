@@ -21,7 +21,8 @@ class Signature:
 
     >>> s = Signature(model="m", hash="53aa5117", pooling="mean", geometry="unit", whitening="no",
     ...     uncertainty="both", samples="15+15", dropout="0.1", edits="drop,swap,replace,insert",
-    ...     max_length="256", prompt="no", seed="0", combine="individual", estimator="diagonal", version="0.1.0")
+    ...     max_length="256", precision="float32", prompt="no", seed="0", combine="individual",
+    ...     estimator="diagonal", version="0.1.0")
     >>> print(s)
     model:m|hash:53aa5117|pooling:mean|geometry:unit|whitening:no|uncertainty:both|samples:15+15|...|version:0.1.0
     >>> Signature.from_json(s.to_json()) == s
@@ -38,6 +39,7 @@ class Signature:
     dropout: str
     edits: str
     max_length: str
+    precision: str
     prompt: str
     seed: str
     combine: str

@@ -92,8 +92,9 @@ def encode(
     seed: options.Seed = 0,
     device: options.Device = None,
     batch_size: Annotated[
-        int, typer.Option(help="Forward passes at once: speed and memory, not the result.", min=1)
-    ] = 32,
+        int | None,
+        typer.Option(help="Forward passes at once: speed and memory, not the result. (default: what fits)", min=1),
+    ] = None,
     trust_remote_code: options.TrustRemoteCode = False,
     allow_pickle: options.AllowPickle = False,
 ) -> None:

@@ -25,7 +25,7 @@ def run(
     text: bool,
     overwrite: bool,
     skip_blank: bool,
-    batch_size: int,
+    batch_size: int | None,
     settings: dict[str, Any],
 ) -> None:
     """Encode `input` into `output`; all that can be wrong with either is said before the model is loaded."""

@@ -8,7 +8,6 @@ what the network cannot tell apart gets the same masks.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -21,6 +20,7 @@ from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
 from sen2pro.errors import Sen2ProError
+from sen2pro.packing import Layout
 from sen2pro.sampling.keys import key
 
 Tokens = list[int]
@@ -53,12 +53,15 @@ class KeyedDropout(TorchFunctionMode):
         Token ids and sample number of each row of the batch; what lies beyond a row's tokens is padding.
     rate
         Overrides every rate of the network where given.
+    layout
+        Of a packed batch: the rows stand one after the other, and attention comes group by group.
     """
 
     seed: int
     tokens: Sequence[Tokens]
     samples: Sequence[int]
     rate: float | None = None
+    layout: Layout | None = None
     sites: list[Site] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -66,6 +69,7 @@ class KeyedDropout(TorchFunctionMode):
         self._streams = [self._stream(*row) for row in zip(self.tokens, self.samples, strict=True)]
         self._lengths = [len(ids) for ids in self.tokens]
         self._shared: np.random.SFC64 | None = None
+        self._group = 0  # of a packed batch, the one whose attention comes next
 
     def _stream(self, tokens: Tokens, sample: int) -> np.random.SFC64:
         return np.random.SFC64(key("dropout", self.seed, " ".join(map(str, tokens)), sample))
@@ -86,37 +90,57 @@ class KeyedDropout(TorchFunctionMode):
         rate = p if self.rate is None else self.rate
         if not (training and train):
             return input
-        kind = self._kind(input)
-        self.sites.append(Site(kind, rate))
+        kind, rows = self._place(input)
+        if rows.start == 0:
+            self.sites.append(Site(kind, rate))
         if rate == 0:
             return input
         threshold = round(rate * 65536)  # 16 random bits an entry
         if threshold == 65536:
             return torch.zeros_like(input)
-        bits = self._shared_bits(input.shape) if kind == "shared" else self._row_bits(input.shape)
+        bits = self._shared_bits(input.shape) if kind == "shared" else self._row_bits(input.shape, rows)
+        kept, scale = bits >= threshold - 32768, 65536 / (65536 - threshold)
+        if input.device.type != "cpu":
+            return input * torch.from_numpy(kept).to(input.device) * scale  # a byte an entry crosses over
         # numpy compares and scales five times as fast as torch here
-        mask = np.multiply(bits >= threshold - 32768, 65536 / (65536 - threshold), dtype=np.float32)
-        return input * torch.from_numpy(mask).to(input.device, input.dtype)
+        mask = np.multiply(kept, scale, dtype=np.float32)
+        return input * torch.from_numpy(mask).to(input.dtype)
 
-    def _kind(self, input: Tensor) -> str:
-        batch, length = len(self._lengths), max(self._lengths)
-        if input.ndim == 4 and input.shape[0] == batch and tuple(input.shape[2:]) == (length, length):
-            return "attention"
-        if input.ndim == 3 and tuple(input.shape[:2]) == (batch, length):
-            return "hidden"
-        if input.ndim == 2:
-            return "shared"
+    def _place(self, input: Tensor) -> tuple[str, slice]:
+        """Tell what a tensor is, and which rows of the batch it holds."""
+        batch, shape = len(self._lengths), tuple(input.shape)
+        if self.layout is not None:
+            if len(shape) == 3 and shape[:2] == (1, self.layout.total):
+                return "hidden", slice(0, batch)
+            start, count, length = self.layout.groups[self._group]
+            if len(shape) == 4 and (shape[0], *shape[2:]) == (count, length, length):
+                self._group = (self._group + 1) % len(self.layout.groups)
+                first = self.layout.starts.index(start)
+                return "attention", slice(first, first + count)
+        else:
+            length = max(self._lengths)
+            if len(shape) == 4 and (shape[0], *shape[2:]) == (batch, length, length):
+                return "attention", slice(0, batch)
+            if len(shape) == 3 and shape[:2] == (batch, length):
+                return "hidden", slice(0, batch)
+            if len(shape) == 2:
+                return "shared", slice(0, batch)
         raise Sen2ProError(
-            f"this model applies dropout to a tensor of shape {tuple(input.shape)} in a batch of {batch} sentences of "
-            f"{length} tokens; sen2pro does not know which part of it belongs to which sentence"
+            f"this model applies dropout to a tensor of shape {shape} in a batch of {batch} sentences of "
+            f"{max(self._lengths)} tokens; sen2pro does not know which part of it belongs to which sentence"
         )
 
-    def _row_bits(self, shape: torch.Size) -> np.ndarray[Any, np.dtype[np.int16]]:
+    def _row_bits(self, shape: torch.Size, rows: slice) -> np.ndarray[Any, np.dtype[np.int16]]:
         """Random bits for (batch, length, width) or (batch, heads, length, length), each row from its own stream."""
+        streams, lengths = self._streams[rows], self._lengths[rows]
+        if self.layout is not None:
+            sizes = [n * (shape[2] if len(shape) == 3 else shape[1] * n) for n in lengths]
+            drawn = [_draw(stream, size) for stream, size in zip(streams, sizes, strict=True)]
+            return np.concatenate(drawn).reshape(shape)
         bits = np.full(shape, 32767, np.int16)  # padding is kept: it is masked or ignored by the network
-        for row, stream, length in zip(bits, self._streams, self._lengths, strict=True):
+        for row, stream, length in zip(bits, streams, lengths, strict=True):
             part = row[:length] if len(shape) == 3 else row[:, :length, :length]
-            part[...] = _draw(stream, part.shape)
+            part[...] = _draw(stream, part.size).reshape(part.shape)
         return bits
 
     def _shared_bits(self, shape: torch.Size) -> np.ndarray[Any, np.dtype[np.int16]]:
@@ -125,28 +149,30 @@ class KeyedDropout(TorchFunctionMode):
         assert len(samples) == 1, "a batch of a network with shared sites must hold one sample number"
         if self._shared is None:
             self._shared = self._stream([], samples.pop())
-        return _draw(self._shared, tuple(shape))
+        return _draw(self._shared, shape.numel()).reshape(shape)
 
 
-def _draw(stream: np.random.SFC64, shape: tuple[int, ...]) -> np.ndarray[Any, np.dtype[np.int16]]:
-    size = math.prod(shape)
+def _draw(stream: np.random.SFC64, size: int) -> np.ndarray[Any, np.dtype[np.int16]]:
     raw = np.asarray(stream.random_raw(-(-size // 4)))
-    return raw.astype("<u8", copy=False).view("<i2")[:size].reshape(shape)
+    return raw.astype("<u8", copy=False).view("<i2")[:size]
 
 
 @contextmanager
-def mode(network: nn.Module, *, sampling: bool) -> Iterator[None]:
+def mode(network: nn.Module, *, sampling: bool, attention: str | None = None) -> Iterator[None]:
     """Put a network into the state for sampling (or for a plain pass) and restore its own, whatever happens.
 
     Sampling needs `training` flags, because attention dropout hangs on its parent's flag, but nothing else that
-    training brings: no LayerDrop, no gradient checkpointing, no update of running statistics. Attention runs
-    eagerly, since fused kernels draw their masks out of reach.
+    training brings: no LayerDrop, no gradient checkpointing, no update of running statistics. `attention` names how
+    attention is done, for transformers; sampling is eager by default, since fused kernels draw masks out of reach.
     """
+    attention = attention or ("eager" if sampling else None)
     saved: list[tuple[Any, str, Any]] = []
 
     def put(owner: Any, name: str, value: Any) -> None:
-        saved.append((owner, name, getattr(owner, name)))
-        setattr(owner, name, value)
+        before = getattr(owner, name)
+        if before != value:
+            saved.append((owner, name, before))
+            setattr(owner, name, value)
 
     try:
         configs: dict[int, Any] = {}
@@ -159,9 +185,9 @@ def mode(network: nn.Module, *, sampling: bool) -> Iterator[None]:
             for name, off in (("gradient_checkpointing", False), ("layerdrop", 0.0)):
                 if sampling and getattr(module, name, None):
                     put(module, name, off)
-        if sampling:
+        if attention:
             for config in configs.values():
-                put(config, "_attn_implementation", "eager")
+                put(config, "_attn_implementation", attention)
         yield
     finally:
         for owner, name, value in reversed(saved):

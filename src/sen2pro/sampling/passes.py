@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sen2pro.gaussian import Array
-from sen2pro.sampling.dropout import KeyedDropout, Tokens
+from sen2pro.sampling.dropout import Tokens
 from sen2pro.sampling.edits import edit
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def samples(
     seed: int,
     vocabulary: Sequence[str],
     prompt: str = "",
-    batch_size: int = 32,
+    batch_size: int | None = None,
     advance: Callable[[float], None] = lambda _: None,
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64], Array]]:
     """Yield (sentence index (r,), sample number (r,), vectors (r, k)) until every sentence has `count` samples.
@@ -57,7 +57,7 @@ def embed(
     numbers: list[int] | None = None,
     seed: int = 0,
     prompt: str = "",
-    batch_size: int = 32,
+    batch_size: int | None = None,
     advance: Callable[[float], None] = lambda _: None,
 ) -> Array:
     """Return one pooled vector a token list, (r, k); under keyed dropout where sample `numbers` are given."""
@@ -76,14 +76,24 @@ def embed(
     order = sorted(range(len(distinct)), key=lambda row: (group(row), len(distinct[row][0])))
     prompt_length = encoder.prompt_length(prompt)
     vectors = np.empty((len(distinct), encoder.dim), np.float32)
-    start = 0
-    while start < len(order):
-        batch = [row for row in order[start : start + batch_size] if group(row) == group(order[start])]
+    for batch in _batches(order, [len(ids) for ids, _ in distinct], group, batch_size, encoder.token_budget):
         ids = [list(distinct[row][0]) for row in batch]
-        dropout = None
-        if numbers is not None:
-            dropout = KeyedDropout(seed, ids, [distinct[row][1] for row in batch], encoder.rate)
-        vectors[batch] = encoder.forward(ids, dropout, prompt_length).cpu().numpy()
-        start += len(batch)
+        keys = None if numbers is None else [distinct[row][1] for row in batch]
+        vectors[batch] = encoder.forward(ids, keys, seed, prompt_length).cpu().numpy()
         advance(len(batch))
     return vectors[where]
+
+
+def _batches(
+    order: list[int], lengths: list[int], group: Callable[[int], Any], batch_size: int | None, budget: int
+) -> Iterator[list[int]]:
+    """Cut rows, in their order, into batches of `batch_size` or else of about `budget` tokens, each of one group."""
+    batch: list[int] = []
+    for row in order:
+        full = len(batch) == batch_size if batch_size else (len(batch) + 1) * lengths[row] > budget
+        if batch and (full or group(row) != group(batch[0])):
+            yield batch
+            batch = []
+        batch.append(row)
+    if batch:
+        yield batch
