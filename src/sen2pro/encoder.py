@@ -173,20 +173,39 @@ class Encoder:
     def _truncated(self, text: str, **options: Any) -> Any:
         return self.tokenizer(text, truncation=True, max_length=self.max_length, verbose=False, **options)
 
+    @cached_property
+    def depth(self) -> int:
+        """How many hidden states there are to read, the embeddings' first; 0 if the network does not show them."""
+        inputs, _ = self._padded(self.tokens(_PROBES[:1]))
+        with self._lock, torch.inference_mode(), mode(self.network, sampling=False):
+            states = self.network(**inputs, output_hidden_states=True, return_dict=True)
+        hidden = getattr(states, "hidden_states", None) or ()
+        return len(hidden) if all(h.shape == states.last_hidden_state.shape for h in hidden) else 0
+
     def forward(
-        self, tokens: Sequence[Tokens], numbers: Sequence[int] | None = None, seed: int = 0, prompt_length: int = 0
+        self,
+        tokens: Sequence[Tokens],
+        numbers: Sequence[int] | None = None,
+        seed: int = 0,
+        prompt_length: int = 0,
+        layers: Sequence[int] = (),
     ) -> Tensor:
         """Run one batch: (batch, k) float32 on the network's device, not normalised.
 
-        Under dropout, keyed by `seed`, where the sample `numbers` of the rows are given. Rows of one length should
-        stand together.
+        Under dropout, keyed by `seed`, where the sample `numbers` of the rows are given. The average over the tokens of
+        each of the hidden states `layers` follows, in further columns. Rows of one length should stand together.
         """
         layout = Layout([len(ids) for ids in tokens]) if self.packs else None
         dropout = None if numbers is None else KeyedDropout(seed, tokens, numbers, self.rate, layout)
-        return self._forward(tokens, dropout, layout, prompt_length)
+        return self._forward(tokens, dropout, layout, prompt_length, layers)
 
     def _forward(
-        self, tokens: Sequence[Tokens], dropout: KeyedDropout | None, layout: Layout | None, prompt_length: int = 0
+        self,
+        tokens: Sequence[Tokens],
+        dropout: KeyedDropout | None,
+        layout: Layout | None,
+        prompt_length: int = 0,
+        layers: Sequence[int] = (),
     ) -> Tensor:
         inputs, mask = self._padded(tokens) if layout is None else self._packed(tokens, layout)
         attention = mode(self.network, sampling=dropout is not None, attention=PACKED if layout else None)
@@ -195,12 +214,13 @@ class Encoder:
             lower = torch.autocast(self.device.type, getattr(torch, self.precision))
         with self._lock, torch.inference_mode(), attention, lower:
             with dropout or nullcontext(), layout.active() if layout else nullcontext():
-                states = self.network(**inputs, output_hidden_states=self.pooling == "first-last-avg", return_dict=True)
-            hidden = [states.last_hidden_state]
+                every = bool(layers) or self.pooling == "first-last-avg"
+                states = self.network(**inputs, output_hidden_states=every, return_dict=True)
+            unpack = layout.unpack if layout else lambda h: h
+            hidden = [unpack(states.last_hidden_state)]
             if self.pooling == "first-last-avg":
-                hidden.insert(0, states.hidden_states[1])  # not the embedding layer: the paper means the first layer
-            if layout:
-                hidden = [layout.unpack(h) for h in hidden]
+                hidden.insert(0, unpack(states.hidden_states[1]))  # not the embeddings: the paper means the first layer
+            averages = [_pool("mean", [unpack(states.hidden_states[i])], mask).float() for i in layers]
             features = {"token_embeddings": hidden[-1], "attention_mask": mask}
             if self.pooling is not None or not self._tail:
                 features["sentence_embedding"] = _pool(self.pooling or "mean", hidden, mask)
@@ -210,8 +230,8 @@ class Encoder:
                 if not (self.pooling is not None and hasattr(module, "pooling_mode")):
                     with mode(module, sampling=False):
                         features = module(features)
-        vectors: Tensor = features["sentence_embedding"].float()
-        return vectors[:, : self.truncate_dim]
+        vectors: Tensor = features["sentence_embedding"].float()[:, : self.truncate_dim]
+        return torch.cat([vectors, *averages], dim=1) if averages else vectors
 
     def _packed(self, tokens: Sequence[Tokens], layout: Layout) -> tuple[dict[str, Tensor], Tensor]:
         """Put all sentences into one row; the mask is that of the unpacked states."""

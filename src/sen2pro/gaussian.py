@@ -36,6 +36,8 @@ class Gaussian:
         Arrays of one shape, (k,) or (n, k). Kept as read-only float32.
     signature
         How the Gaussians were made; two Gaussians with differing signatures refuse to be compared.
+    coverage
+        Of a head's predictions, how far each sentence is from what the head was fitted on: () or (n,), see `coverage`.
 
     Examples
     --------
@@ -48,13 +50,20 @@ class Gaussian:
     3
     """
 
-    __slots__ = ("_mean", "_signature", "_variance")
+    __slots__ = ("_coverage", "_mean", "_signature", "_variance")
 
     _mean: Array
     _variance: Array
     _signature: Signature | None
+    _coverage: Array | None
 
-    def __init__(self, mean: ArrayLike, variance: ArrayLike, signature: Signature | None = None) -> None:
+    def __init__(
+        self,
+        mean: ArrayLike,
+        variance: ArrayLike,
+        signature: Signature | None = None,
+        coverage: ArrayLike | None = None,
+    ) -> None:
         mean_, variance_ = np.array(mean, np.float32, order="C"), np.array(variance, np.float32, order="C")
         if mean_.shape != variance_.shape or mean_.ndim not in (1, 2):
             raise Sen2ProError(
@@ -64,17 +73,22 @@ class Gaussian:
             raise Sen2ProError("mean and variance must be finite")
         if (variance_ < 0).any():
             raise Sen2ProError(f"a variance cannot be negative, but the smallest is {variance_.min()}")
-        mean_.setflags(write=False)
-        variance_.setflags(write=False)
+        coverage_ = None if coverage is None else np.array(coverage, np.float32)
+        if coverage_ is not None and coverage_.shape != mean_.shape[:-1]:
+            raise Sen2ProError(f"coverage must have shape {mean_.shape[:-1]}, not {coverage_.shape}")
+        for array in (mean_, variance_, coverage_):
+            if array is not None:
+                array.setflags(write=False)
         object.__setattr__(self, "_mean", mean_)
         object.__setattr__(self, "_variance", variance_)
         object.__setattr__(self, "_signature", signature)
+        object.__setattr__(self, "_coverage", coverage_)
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(f"a Gaussian is immutable; make a new one instead of setting {name!r}")
 
-    def __reduce__(self) -> tuple[type[Gaussian], tuple[Array, Array, Signature | None]]:
-        return Gaussian, (self._mean, self._variance, self._signature)
+    def __reduce__(self) -> tuple[type[Gaussian], tuple[Any, ...]]:
+        return Gaussian, (self._mean, self._variance, self._signature, self._coverage)
 
     @property
     def mean(self) -> Array:
@@ -95,6 +109,15 @@ class Gaussian:
     def signature(self) -> Signature | None:
         """How these Gaussians were made, or None for hand-made ones."""
         return self._signature
+
+    @property
+    def coverage(self) -> Array | None:
+        """How well a head knows sentences like these, () or (n,); None where no head had a say.
+
+        The share of held-out sentences of the head's corpus that were at least as far out: 0.5 is an ordinary sentence,
+        below 0.01 do not trust the prediction (sample it instead), 0 is a length that the head has never seen.
+        """
+        return self._coverage
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -149,7 +172,8 @@ class Gaussian:
             raise TypeError("a single Gaussian cannot be indexed")
         if isinstance(index, tuple):
             raise TypeError("a Gaussian is indexed by sentence only; use .mean and .variance to select dimensions")
-        return Gaussian(self._mean[index], self._variance[index], self._signature)
+        coverage = None if self._coverage is None else self._coverage[index]
+        return Gaussian(self._mean[index], self._variance[index], self._signature, coverage)
 
     def __iter__(self) -> Iterator[Gaussian]:
         return (self[i] for i in range(len(self)))
@@ -164,10 +188,14 @@ class Gaussian:
             signature = merged(signature, part.signature)
             if part.dim != parts[0].dim:
                 raise Sen2ProError(f"cannot concatenate Gaussians of {parts[0].dim} and {part.dim} dimensions")
+        coverages = [part.coverage for part in parts if part.coverage is not None]
         return Gaussian(
             np.concatenate([np.atleast_2d(p.mean) for p in parts]),
             np.concatenate([np.atleast_2d(p.variance) for p in parts]),
             signature,
+            None
+            if any(c is None for c in coverages)
+            else np.concatenate([np.atleast_1d(c) for c in coverages if c is not None]),
         )
 
     def __eq__(self, other: object) -> bool:
@@ -176,6 +204,7 @@ class Gaussian:
             and np.array_equal(self._mean, other._mean)
             and np.array_equal(self._variance, other._variance)
             and self._signature == other._signature
+            and np.array_equal(self._coverage, other._coverage)  # type: ignore[arg-type]
         )
 
     __hash__ = None  # type: ignore[assignment]  # like the arrays it holds

@@ -18,14 +18,17 @@ from sen2pro.distances import distance, distance_pairwise
 from sen2pro.encoder import Encoder
 from sen2pro.errors import Sen2ProError, Sen2ProWarning, one_of
 from sen2pro.estimation import COMBINATIONS, Moments, combine
-from sen2pro.gaussian import Array, Gaussian
+from sen2pro.gaussian import Array, Array64, Gaussian
+from sen2pro.head import CONFIG, Head, States, shipped
 from sen2pro.progress import Show, progress
 from sen2pro.resolve import DEFAULT_MODEL
 from sen2pro.sampling.edits import OPERATIONS, is_unspaced
 from sen2pro.sampling.passes import embed, samples
+from sen2pro.shrinkage import shrunk, shrunk_to_batch
 from sen2pro.signature import Signature
 from sen2pro.whitening import Whitening
 
+METHODS = ("sampling", "shrinkage", "one-pass")
 _SETTINGS_FILE, _WHITENING_FILE = "sen2pro.json", "sen2pro_whitening.safetensors"
 
 
@@ -36,8 +39,13 @@ class Sen2Pro:
     ----------
     model
         Hub id, local folder, `SentenceTransformer`, or Hugging Face model object.
+    method
+        `sampling` is the paper's: N forward passes for each kind of uncertainty. `one-pass` predicts what sampling
+        would give from a single plain pass, by a head (see `distill`); one for the default model comes along.
+        `shrinkage` joins few samples with what the head predicts or, if there is none, with what the sentences of
+        the batch have in common: then, and only then, a result depends on its batch.
     samples
-        Number of samples N of each source of uncertainty, or a pair (model, data).
+        Number of samples N of each source of uncertainty, or a pair (model, data); 15 by default, none in one pass.
     uncertainty
         `both`, `model` (MC dropout) or `data` (word-level edits).
     combine
@@ -47,6 +55,8 @@ class Sen2Pro:
     normalize
         Whether every sample is scaled to length 1. By default as the model is made: yes for cosine models. The
         mean of the samples is never scaled again; its length says how much the samples agree.
+    head
+        A fitted `Head`, or the folder of one; by default the one saved with the model or shipped with the package.
     whitening
         A fitted `Whitening`, or False for none; by default the one saved with the model, if any.
     dropout
@@ -81,11 +91,13 @@ class Sen2Pro:
         self,
         model: Any = DEFAULT_MODEL,
         *,
-        samples: int | tuple[int, int] = 15,
+        method: str = "sampling",
+        samples: int | tuple[int, int] | None = None,
         uncertainty: str = "both",
         combine: str = "individual",
         pooling: str | None = None,
         normalize: bool | None = None,
+        head: Head | str | Path | None = None,
         whitening: Whitening | bool | None = None,
         dropout: float | None = None,
         seed: int = 0,
@@ -97,10 +109,13 @@ class Sen2Pro:
         trust_remote_code: bool = False,
         allow_pickle: bool = False,
     ) -> None:
+        self.method = one_of("method", method, METHODS)
         self.uncertainty = one_of("uncertainty", uncertainty, ("both", *SOURCES))
         self.combine = one_of("combine", combine, COMBINATIONS)
         self.sources = SOURCES if uncertainty == "both" else (uncertainty,)
-        self.samples = check_samples(samples, self.sources)
+        if method == "one-pass" and samples is not None:
+            raise Sen2ProError("one pass takes no samples; to add some to what the head predicts: method='shrinkage'")
+        self.samples = check_samples(15 if samples is None else samples, self.sources)
         self.seed = check_seed(seed)
         saved = _saved_settings(model)
         pooling = saved.get("pooling") if pooling is None else pooling
@@ -127,6 +142,31 @@ class Sen2Pro:
         self._vocabulary = list(vocabulary) if vocabulary is not None else None
         if "model" in self.sources:
             self._check_dropout()
+        self._head: Head | None = None
+        if method != "sampling" or head is not None:
+            self._head = self._find_head(head)
+
+    @property
+    def head(self) -> Head | None:
+        """The head that predicts in one pass, if this model has one."""
+        return self._head
+
+    def _find_head(self, head: Head | str | Path | None) -> Head | None:
+        signature = self.signature()
+        if head is None and self.encoder.folder and (self.encoder.folder / CONFIG).is_file():
+            head = self.encoder.folder
+        found = Head.load(head) if isinstance(head, (str, Path)) else head or shipped(signature)
+        if found is None:
+            if self.method == "one-pass":
+                raise Sen2ProError(
+                    f"there is no head for {self.encoder.name} with these settings; fit one on a few thousand "
+                    "sentences: Sen2Pro(...).distill(corpus), or sen2pro distill"
+                )
+            return None
+        misfits = found.misfits(signature) or [f"no {s} uncertainty" for s in self.sources if s not in found.sources]
+        if misfits:
+            raise Sen2ProError(f"the head does not fit this model: {'; '.join(misfits)}; fit one for it with distill")
+        return found
 
     def _find_whitening(self, whitening: Whitening | bool | None, saved: Mapping[str, Any]) -> Whitening | None:
         if isinstance(whitening, Whitening):
@@ -161,7 +201,12 @@ class Sen2Pro:
             )
 
     def __repr__(self) -> str:
-        return f"Sen2Pro({self.encoder.name!r}, uncertainty={self.uncertainty!r}, samples={self.signature().samples})"
+        how = "" if self.method == "sampling" else f" method={self.method!r},"
+        counts = self._counts(self.sources)
+        return f"Sen2Pro({self.encoder.name!r},{how} uncertainty={self.uncertainty!r}, samples={counts})"
+
+    def _counts(self, sources: Sequence[str]) -> str:
+        return "0" if self.method == "one-pass" else "+".join(str(self.samples[name]) for name in sources)
 
     @property
     def vocabulary(self) -> list[str]:
@@ -188,17 +233,21 @@ class Sen2Pro:
             geometry="unit" if self.normalize else "raw",
             whitening=self.whitening.hash if self.whitening else "no",
             uncertainty=source or self.uncertainty,
-            samples="+".join(str(self.samples[name]) for name in sources),
+            samples=self._counts(sources),
             dropout=",".join(f"{rate:g}" for rate in rates) or "no",
             max_length=str(self.encoder.max_length),
             precision=self.encoder.precision,
             edits=",".join(OPERATIONS) + own if "data" in sources else "no",
             prompt=prompt or "no",
-            seed=str(self.seed),
+            seed=str(self.seed) if self.method != "one-pass" else "no",
             combine=self.combine if len(sources) > 1 else "no",
-            estimator="diagonal",
+            estimator=self._estimator(),
             version=__version__,
         )
+
+    def _estimator(self) -> str:
+        head = getattr(self, "_head", None)  # not there while it is being looked for
+        return "diagonal" if self.method == "sampling" else f"{self.method} ({head or 'prior from the batch'})"
 
     def encode(
         self,
@@ -249,10 +298,20 @@ class Sen2Pro:
     ) -> dict[str, Gaussian]:
         """Return the Gaussians of model and data uncertainty apart, by name; arguments as for `encode`."""
         texts, prefix = check_sentences(sentences), self.encoder.prompt(prompt, prompt_name)
-        moments = {source: Moments(len(texts), self.dim) for source in self.sources}
-        for source, index, _, vectors in self._samples(texts, prefix, batch_size, show_progress_bar):
-            moments[source].update(index, vectors)
-        parts = {name: Gaussian(m.mean, m.variance, self.signature(prefix, name)) for name, m in moments.items()}
+        found: dict[str, tuple[Array64, Array64]] = {}
+        if self.method != "one-pass":
+            moments = {source: Moments(len(texts), self.dim) for source in self.sources}
+            for source, index, _, vectors in self._samples(texts, prefix, batch_size, show_progress_bar):
+                moments[source].update(index, vectors)
+            found = {source: (m.mean, m.variance) for source, m in moments.items()}
+        coverage = None
+        if self.method != "sampling" and texts:
+            found, coverage = self._with_head(texts, prefix, found, batch_size, show_progress_bar)
+        empty = np.zeros((0, self.dim))
+        parts = {
+            name: Gaussian(*found.get(name, (empty, empty)), self.signature(prefix, name), coverage)
+            for name in self.sources
+        }
         return {name: part[0] for name, part in parts.items()} if isinstance(sentences, str) else parts
 
     def join(self, parts: Mapping[str, Gaussian]) -> Gaussian:
@@ -263,7 +322,85 @@ class Sen2Pro:
         signature = parts[self.sources[0]].signature
         prompt = signature.prompt if signature and signature.prompt != "no" else ""
         counts = [self.samples[name] for name in self.sources]
-        return Gaussian(*combine(estimates, counts, self.combine), self.signature(prompt))
+        coverage = parts[self.sources[0]].coverage
+        return Gaussian(*combine(estimates, counts, self.combine), self.signature(prompt), coverage)
+
+    def _with_head(
+        self,
+        texts: list[str],
+        prompt: str,
+        sampled: Mapping[str, tuple[Array64, Array64]],
+        batch_size: int | None,
+        show: Show,
+    ) -> tuple[dict[str, tuple[Array64, Array64]], Array | None]:
+        """Return mean and variance of each source, predicted or shrunk, and how well the head knows the sentences."""
+        result: dict[str, tuple[Array64, Array64]] = {}
+        if self._head is None:
+            for name, (mean, variance) in sampled.items():
+                n = self.samples[name]
+                result[name] = mean, shrunk_to_batch(variance * n / (n - 1), n)
+            return result, None
+        shown = show if self.method == "one-pass" else False
+        states, plain = self._states(texts, prompt, self._head.layers, batch_size, shown)
+        for name in self.sources:
+            shift, variance = self._head.predict(states, name)
+            mean = plain + shift
+            if name in sampled:
+                n = self.samples[name]
+                variance = shrunk(sampled[name][1] * n / (n - 1), n, variance, self._head.strengths[name])
+                error, noise = self._head.errors[name], variance / n
+                mean = mean + error / np.maximum(error + noise, 1e-30) * (sampled[name][0] - mean)
+            result[name] = mean, variance
+        return result, self._head.coverage(states)
+
+    def _states(
+        self, texts: list[str], prompt: str, layers: Sequence[int], batch_size: int | None, show: Show
+    ) -> tuple[States, Array]:
+        """Return what one plain pass says of the sentences, and their finished vectors."""
+        check_batch_size(batch_size)
+        tokens = self.encoder.tokens([prompt + text for text in texts], warn=self.method == "one-pass")
+        with progress(len(texts), show, threshold=2048, unit="sentences") as advance:
+            found = embed(self.encoder, tokens, prompt=prompt, batch_size=batch_size, layers=layers, advance=advance)
+        vectors, *averages = np.split(found, _edges(found.shape[1], self.encoder.dim, len(layers)), axis=1)
+        lengths = np.array([len(ids) for ids in tokens]), np.array([len(text.split()) for text in texts])
+        return States(vectors, dict(zip(layers, averages, strict=True)), *lengths), self._finish(vectors)
+
+    def distill(
+        self,
+        corpus: Sequence[str],
+        *,
+        samples: int = 16,
+        held_out: float = 0.2,
+        batch_size: int | None = None,
+        show_progress_bar: Show = None,
+        verbose: bool = True,
+    ) -> Sen2Pro:
+        """Fit a head on a corpus, so that one plain pass predicts what sampling would give; returns the model itself.
+
+        Takes unlabelled sentences only, of the kinds and lengths that are to be encoded, a few thousand of them; the
+        encoder is not changed. From now on the method is `one-pass`.
+
+        Parameters
+        ----------
+        corpus
+            Sentences; repeated ones count once.
+        samples
+            Samples of each sentence and kind of uncertainty that the head learns from.
+        held_out
+            Share of the sentences on which choices are made and quality is measured.
+        batch_size, show_progress_bar
+            As for `encode`.
+        verbose
+            Whether to print the quality on the sentences held out.
+        """
+        from sen2pro.distill import learn
+
+        texts = list(dict.fromkeys(check_sentences(corpus)))
+        self._head = learn(self, texts, samples, held_out, batch_size, show_progress_bar)
+        self.method = "one-pass"
+        if verbose:
+            print(self._head.report())
+        return self
 
     def sample(
         self,
@@ -336,9 +473,12 @@ class Sen2Pro:
         self.encoder.save(folder)
         if self.whitening:
             self.whitening.save(folder / _WHITENING_FILE)
+        if self._head:
+            self._head.save(folder)
         settings = {
             "version": __version__,
             "name": self.encoder.name,
+            "method": self.method,
             "samples": self.samples,
             "uncertainty": self.uncertainty,
             "combine": self.combine,
@@ -358,12 +498,20 @@ class Sen2Pro:
             raise Sen2ProError(f"there is no {_SETTINGS_FILE} in {folder}; for a plain encoder use Sen2Pro(...)")
         del settings["version"], settings["name"]
         settings["samples"] = tuple(settings["samples"][name] for name in SOURCES)
+        if changes.get("method", settings.get("method")) == "one-pass":
+            del settings["samples"]
         return cls(str(folder), **{**settings, **changes})
 
     def _samples(
-        self, texts: list[str], prompt: str, batch_size: int | None, show: Show
+        self,
+        texts: list[str],
+        prompt: str,
+        batch_size: int | None,
+        show: Show,
+        counts: Mapping[str, int] | None = None,
     ) -> Iterator[tuple[str, NDArray[np.int64], NDArray[np.int64], Array]]:
         """Yield (source, sentence index, sample number, finished vectors) for every sample of every source."""
+        counts = counts or self.samples
         check_batch_size(batch_size)
         if "data" in self.sources and any(map(is_unspaced, texts)):
             warnings.warn(
@@ -378,7 +526,7 @@ class Sen2Pro:
             text if len(ids) < limit else self.encoder.seen(text, prompt)
             for text, ids in zip(texts, tokens, strict=True)
         ]
-        total = len(texts) * sum(self.samples[source] for source in self.sources)
+        total = len(texts) * sum(counts[source] for source in self.sources)
         with progress(total, show, threshold=256) as advance:
             for source in self.sources:
                 runs = samples(
@@ -386,7 +534,7 @@ class Sen2Pro:
                     texts,
                     tokens,
                     source,
-                    self.samples[source],
+                    counts[source],
                     seed=self.seed,
                     vocabulary=self.vocabulary if source == "data" else (),
                     prompt=prompt,
@@ -414,6 +562,12 @@ def _saved_settings(model: Any) -> dict[str, Any]:
     """Return what `Sen2Pro.save` wrote into a folder; nothing for any other model."""
     path = Path(model) / _SETTINGS_FILE if isinstance(model, (str, Path)) else None
     return dict(json.loads(path.read_text(encoding="utf-8"))) if path and path.is_file() else {}
+
+
+def _edges(columns: int, dim: int, layers: int) -> list[int]:
+    """Say where the vectors end, and each of the hidden states behind them."""
+    width = (columns - dim) // max(layers, 1)
+    return [dim + i * width for i in range(layers)]
 
 
 def _short_hash(text: str) -> str:

@@ -30,6 +30,12 @@ class Stored(NamedTuple):
     texts: list[str] | None
 
 
+def _arrays(gaussian: Gaussian) -> dict[str, Any]:
+    """Return what a file keeps of a Gaussian, by name."""
+    arrays = {"mean": gaussian.mean, "variance": gaussian.variance, "coverage": gaussian.coverage}
+    return {name: array for name, array in arrays.items() if array is not None}
+
+
 def _suffix(path: Path) -> str:
     return one_of("file suffix", path.suffix.lower(), SUFFIXES)
 
@@ -79,11 +85,12 @@ class GaussianWriter:
         for name, values in columns.items():
             if isinstance(values, str) or len(values) != rows:
                 raise Sen2ProError(f"{rows} Gaussians need a list of {rows} {name}s")
+        kept = {*columns, *_arrays(gaussian)}
         if self._shape is None:
-            self._signature, self._columns = gaussian.signature, set(columns)
+            self._signature, self._columns = gaussian.signature, kept
         elif len(self._shape) == 1 or len(gaussian.shape) == 1:
             raise Sen2ProError("a single Gaussian fills a file; write batches to write several times")
-        elif (self._shape[-1], self._columns, self._signature) != (gaussian.dim, set(columns), gaussian.signature):
+        elif (self._shape[-1], self._columns, self._signature) != (gaussian.dim, kept, gaussian.signature):
             raise Sen2ProError("every batch of a file must have the same dimensions, columns and signature")
         self._shape = gaussian.shape
         self._rows += rows
@@ -95,10 +102,12 @@ class GaussianWriter:
 
         vectors = {
             name: pa.FixedSizeListArray.from_arrays(pa.array(array.reshape(-1)), gaussian.dim)
-            for name, array in (("mean", gaussian.mean), ("variance", gaussian.variance))
+            for name, array in _arrays(gaussian).items()
+            if name != "coverage"
         }
+        numbers = {} if gaussian.coverage is None else {"coverage": pa.array(np.atleast_1d(gaussian.coverage))}
         strings = {name: pa.array([str(v) for v in values], pa.string()) for name, values in columns.items()}
-        table = pa.table({**strings, **vectors})
+        table = pa.table({**strings, **vectors, **numbers})
         if self._parquet is None:
             self._parquet = pq.ParquetWriter(
                 self._temporary,
@@ -112,7 +121,7 @@ class GaussianWriter:
     def _write_tensors(self, gaussian: Gaussian, columns: dict[str, Sequence[str]]) -> None:
         if columns:
             raise Sen2ProError(f"safetensors holds numbers only; to keep the {' and '.join(columns)}, write .parquet")
-        for name, array in (("mean", gaussian.mean), ("variance", gaussian.variance)):
+        for name, array in _arrays(gaussian).items():
             if name not in self._tensors:
                 self._tensors[name] = self._part(name).open("w+b")
             self._tensors[name].write(array.astype("<f4", copy=False).tobytes())
@@ -129,18 +138,21 @@ class GaussianWriter:
     def _finish_tensors(self) -> None:
         """Put header and tensors together; the format is an 8-byte length, a JSON header, then the raw data."""
         assert self._shape is not None
-        shape = [*([self._rows] if len(self._shape) == 2 else []), self._shape[-1]]
-        size = 4 * self._rows * self._shape[-1]
+        rows = [self._rows] if len(self._shape) == 2 else []
         header: dict[str, Any] = {"__metadata__": self._metadata()}
-        for i, name in enumerate(("mean", "variance")):
-            header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [i * size, (i + 1) * size]}
+        start = 0
+        for name in self._tensors:
+            shape = rows if name == "coverage" else [*rows, self._shape[-1]]
+            end = start + 4 * self._rows * (1 if name == "coverage" else self._shape[-1])
+            header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [start, end]}
+            start = end
         text = json.dumps(header).encode()
         text += b" " * (-len(text) % 8)
         with self._temporary.open("wb") as out:
             out.write(len(text).to_bytes(8, "little") + text)
-            for name in ("mean", "variance"):
-                self._tensors[name].seek(0)
-                shutil.copyfileobj(self._tensors[name], out)
+            for tensor in self._tensors.values():
+                tensor.seek(0)
+                shutil.copyfileobj(tensor, out)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -179,12 +191,13 @@ def read(path: str | Path) -> Stored:
 
 
 def _stored(
-    path: Path, mean: Any, variance: Any, metadata: dict[str, str], ids: list[str] | None, texts: list[str] | None
+    arrays: dict[str, Any], metadata: dict[str, str], ids: list[str] | None = None, texts: list[str] | None = None
 ) -> Stored:
     if metadata.get(_SINGLE) == "true":
-        mean, variance = mean.reshape(-1), variance.reshape(-1)
+        shapes = {"mean": (-1,), "variance": (-1,), "coverage": ()}
+        arrays = {name: array.reshape(shapes[name]) for name, array in arrays.items()}
     signature = Signature.from_json(metadata[_SIGNATURE]) if _SIGNATURE in metadata else None
-    return Stored(Gaussian(mean, variance, signature), ids, texts)
+    return Stored(Gaussian(**arrays, signature=signature), ids, texts)
 
 
 def _read_parquet(path: Path) -> Stored:
@@ -208,7 +221,10 @@ def _read_parquet(path: Path) -> Stored:
         return table.column(name).to_pylist() if name in table.column_names else None
 
     metadata = {key.decode(): value.decode() for key, value in (table.schema.metadata or {}).items()}
-    return _stored(path, matrix("mean"), matrix("variance"), metadata, strings("id"), strings("text"))
+    arrays = {name: matrix(name) for name in ("mean", "variance")}
+    if "coverage" in table.column_names:
+        arrays["coverage"] = table.column("coverage").to_numpy()
+    return _stored(arrays, metadata, strings("id"), strings("text"))
 
 
 def _read_tensors(path: Path) -> Stored:
@@ -219,8 +235,7 @@ def _read_tensors(path: Path) -> Stored:
             missing = {"mean", "variance"} - set(file.keys())
             if missing:
                 raise Sen2ProError(f"{path} has no tensor {sorted(missing)[0]!r}; was it written by sen2pro?")
-            return _stored(
-                path, file.get_tensor("mean"), file.get_tensor("variance"), file.metadata() or {}, None, None
-            )
+            names = {"mean", "variance", "coverage"} & set(file.keys())
+            return _stored({name: file.get_tensor(name) for name in names}, file.metadata() or {})
     except SafetensorError as error:
         raise Sen2ProError(f"{path} is not a whole safetensors file: {error}") from None

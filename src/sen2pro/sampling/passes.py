@@ -59,8 +59,12 @@ def embed(
     prompt: str = "",
     batch_size: int | None = None,
     advance: Callable[[float], None] = lambda _: None,
+    layers: Sequence[int] = (),
 ) -> Array:
-    """Return one pooled vector a token list, (r, k); under keyed dropout where sample `numbers` are given."""
+    """Return one pooled vector a token list, (r, k); under keyed dropout where sample `numbers` are given.
+
+    Further columns hold the averages of the hidden states `layers`, if any.
+    """
     rows = list(zip(map(tuple, tokens), numbers or [0] * len(tokens), strict=True))
     places: dict[tuple[tuple[int, ...], int], int] = {}
     where = [places.setdefault(row, len(places)) for row in rows]  # equal rows give equal vectors: run each once
@@ -75,13 +79,16 @@ def embed(
 
     order = sorted(range(len(distinct)), key=lambda row: (group(row), len(distinct[row][0])))
     prompt_length = encoder.prompt_length(prompt)
-    vectors = np.empty((len(distinct), encoder.dim), np.float32)
+    vectors: Array | None = None
     for batch in _batches(order, [len(ids) for ids, _ in distinct], group, batch_size, encoder.token_budget):
         ids = [list(distinct[row][0]) for row in batch]
         keys = None if numbers is None else [distinct[row][1] for row in batch]
-        vectors[batch] = encoder.forward(ids, keys, seed, prompt_length).cpu().numpy()
+        found = encoder.forward(ids, keys, seed, prompt_length, layers).cpu().numpy()
+        if vectors is None:
+            vectors = np.empty((len(distinct), found.shape[1]), np.float32)
+        vectors[batch] = found
         advance(len(batch))
-    return vectors[where]
+    return np.empty((0, encoder.dim), np.float32) if vectors is None else vectors[where]
 
 
 def _batches(

@@ -1,0 +1,341 @@
+"""Fit a head: the samples of a corpus are the teacher, one plain pass is the pupil, ridge regression the lesson.
+
+All of it is in closed form. Targets are turned to their principal components, each with a penalty of its own, chosen by
+leave-one-out error; the hidden states to read and the scale to predict variances on are chosen on sentences held out.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sen2pro import __version__
+from sen2pro.errors import Sen2ProError
+from sen2pro.gaussian import Array, Array64, floored
+from sen2pro.head import TRANSFORMS, Coverage, Head, Linear, States, basis, space_of
+from sen2pro.progress import Show, progress
+from sen2pro.shrinkage import Strength, dof_of_noise, log_bias, polygamma
+
+if TYPE_CHECKING:
+    from sen2pro.model import Sen2Pro
+
+_PENALTIES = (0.0, *np.geomspace(1, 1e6, 13), np.inf)
+_KEPT = 0.99  # of the gain of all components, when the least useful ones are dropped
+_AXES = 64
+_AT_LEAST = 200  # sentences
+
+
+@dataclass
+class Teacher:
+    """What the samples of n sentences say, of one kind of uncertainty."""
+
+    mean: Array  # (n, k)
+    variance: Array  # (n, k), divided by N - 1
+    halves: tuple[Array, Array]  # variances of either half of the samples
+    count: int
+
+    @classmethod
+    def empty(cls, n: int, k: int, count: int) -> Teacher:
+        """Make room for n sentences."""
+        mean, variance, first, second = (np.empty((n, k), np.float32) for _ in range(4))
+        return cls(mean, variance, (first, second), count)
+
+    def put(self, rows: slice, samples: NDArray[Any]) -> None:
+        """Take in the samples (r, N, k) of some sentences."""
+        samples = samples.astype(np.float64)
+        self.mean[rows], self.variance[rows] = samples.mean(axis=1), samples.var(axis=1, ddof=1)
+        for i, half in enumerate(self.halves):
+            half[rows] = samples[:, i::2].var(axis=1, ddof=1)
+
+
+def learn(model: Sen2Pro, texts: list[str], samples: int, held_out: float, batch_size: int | None, show: Show) -> Head:
+    """Sample a corpus of different sentences with a model, and fit a head for it; see `Sen2Pro.distill`."""
+    if len(texts) < _AT_LEAST:
+        raise Sen2ProError(
+            f"a head is fitted on at least {_AT_LEAST} different sentences, better thousands, not {len(texts)}"
+        )
+    if samples < 6:
+        raise Sen2ProError(f"a head learns from at least 6 samples a sentence, not {samples}")
+    if not 0.05 <= held_out <= 0.5:
+        raise Sen2ProError(f"held_out must be between 0.05 and 0.5, not {held_out!r}")
+    prompt = model.encoder.prompt(None, None)
+    counts = dict.fromkeys(model.sources, samples - samples % 2)
+    teachers = {name: Teacher.empty(len(texts), model.dim, counts[name]) for name in model.sources}
+    with progress(len(texts) * sum(counts.values()), show, threshold=256) as advance:
+        for start in range(0, len(texts), 256):
+            part = texts[start : start + 256]
+            drawn = {name: np.empty((len(part), counts[name], model.dim), np.float32) for name in model.sources}
+            for source, index, number, vectors in model._samples(part, prompt, batch_size, advance, counts):
+                drawn[source][index, number] = vectors
+            for name, array in drawn.items():
+                teachers[name].put(slice(start, start + len(part)), array)
+    layers = range(max(model.encoder.depth - 1, 0))  # the last one is what the vector is made of
+    states, plain = model._states(texts, prompt, layers, batch_size, False)
+    teacher = {"samples": "+".join(map(str, counts.values())), "seed": model.seed, "version": __version__}
+    return fit(
+        states,
+        plain,
+        teachers,
+        layers=layers,
+        space=space_of(model.signature()),
+        corpus=corpus_of(texts),
+        teacher=teacher,
+        held_out=held_out,
+    )
+
+
+class _Ridge:
+    """Ridge regression with unpenalised terms, decomposed once for any number of targets and penalties."""
+
+    def __init__(self, terms: Array64, features: Array64) -> None:
+        self.terms = terms
+        self._q, self._r = np.linalg.qr(terms)
+        self._cross = np.linalg.solve(self._r, self._q.T @ features)
+        left = features - terms @ self._cross
+        self._scale = np.sqrt((left**2).mean(axis=0)) + 1e-12
+        left /= self._scale
+        gram = left.T @ left if left.shape[0] >= left.shape[1] else left @ left.T
+        values, vectors = np.linalg.eigh(gram)
+        good = values > 1e-9 * max(values[-1], 1e-30) if len(values) else np.zeros(0, bool)
+        self._s = np.sqrt(values[good])
+        if left.shape[0] >= left.shape[1]:
+            self._v = vectors[:, good]
+            self._u = left @ self._v / self._s
+        else:
+            self._u = vectors[:, good]
+            self._v = left.T @ self._u / self._s
+
+    def fit(self, targets: Array64, layers: tuple[int, ...] | None, transform: str = "") -> tuple[Linear, Array64]:
+        """Return the map, and what it predicts for each row when fitted on all the others."""
+        coefficients = np.linalg.solve(self._r, self._q.T @ targets)
+        left = targets - self.terms @ coefficients
+        _, _, directions = np.linalg.svd(left.T @ left)
+        components = left @ directions.T
+        inner = self._u.T @ components
+        terms_leverage, squares = (self._q**2).sum(axis=1), self._u**2
+        best = np.full(components.shape[1], np.inf)
+        penalty = np.full(components.shape[1], np.inf)
+        nothing = ((components / (1 - terms_leverage)[:, None]) ** 2).sum(axis=0)
+        for value in _PENALTIES:
+            shrink = self._s**2 / (self._s**2 + value) if np.isfinite(value) else np.zeros_like(self._s)
+            leverage = terms_leverage + squares @ shrink
+            if leverage.max() > 0.999:
+                continue
+            residual = (components - self._u @ (shrink[:, None] * inner)) / (1 - leverage)[:, None]
+            error = (residual**2).sum(axis=0)
+            better = error < best
+            best[better], penalty[better] = error[better], value
+        gain = nothing - best
+        order = np.argsort(-gain)
+        kept = order[: int(np.searchsorted(np.cumsum(gain[order]), _KEPT * gain.sum())) + 1]
+        kept = np.sort(kept[(gain[kept] > 0) & np.isfinite(penalty[kept])])
+
+        s, w = self._s[:, None], penalty[kept][None]
+        weights = self._v @ (s / (s**2 + w) * inner[:, kept]) / self._scale[:, None]
+        out = components / (1 - terms_leverage)[:, None]
+        for value in np.unique(penalty[kept]):
+            columns = kept[penalty[kept] == value]
+            shrink = self._s**2 / (self._s**2 + value)
+            leverage = terms_leverage + squares @ shrink
+            fitted = self._u @ (shrink[:, None] * inner[:, columns])
+            out[:, columns] = (components[:, columns] - fitted) / (1 - leverage)[:, None]
+        linear = Linear(
+            layers if len(kept) else None,
+            (coefficients - self._cross @ weights @ directions[kept]).astype(np.float32),
+            weights.astype(np.float32),
+            directions[kept].astype(np.float32),
+            transform,
+        )
+        return linear, targets - out @ directions
+
+
+def fit(
+    states: States,
+    plain: Array,
+    teachers: dict[str, Teacher],
+    *,
+    layers: Sequence[int],
+    space: dict[str, str],
+    corpus: dict[str, Any],
+    teacher: dict[str, Any],
+    held_out: float = 0.2,
+) -> Head:
+    """Fit a head on n sentences.
+
+    Parameters
+    ----------
+    states, plain
+        What one pass says of the sentences, and the vectors (n, k) it gives in the model's own geometry.
+    teachers
+        Samples of each kind of uncertainty, in the same geometry.
+    layers
+        Hidden states that may be read.
+    space, corpus, teacher
+        What the head is made for and from, to be kept with it.
+    held_out
+        Share of the sentences that choices are made on.
+    """
+    n = len(plain)
+    order = np.random.default_rng(0).permutation(n)
+    held, rest = order[: int(n * held_out)], order[int(n * held_out) :]
+    candidates: dict[str, tuple[int, ...] | None] = {"length": None, "last": ()}
+    if len(layers) > 1:
+        candidates |= {"ends": (layers[0], layers[-1]), "spread": (layers[0], layers[len(layers) // 2], layers[-1])}
+    scalars = states.scalars()
+    terms = basis(scalars)
+    ridges = {name: _Ridge(terms[rest], states.features(read)[rest]) for name, read in candidates.items()}
+    choices: dict[tuple[str, str], tuple[str, str]] = {}
+    quality: dict[str, dict[str, float]] = {}
+    for source, samples in teachers.items():
+        lesson = _Lesson(samples, plain)
+        found: dict[tuple[str, str], tuple[float, Array64]] = {}
+        for name, ridge in ridges.items():
+            for transform in TRANSFORMS:
+                linear, _ = ridge.fit(lesson.targets(transform)[rest], candidates[name], transform)
+                predicted = lesson.variances(transform, linear(_rows(states, held), scalars[held]))
+                found[name, transform] = lesson.deviance(predicted, held), predicted
+        choices[source, "variance"] = best = min(found, key=lambda choice: found[choice][0])
+        predicted = found[best][1]
+        shifts: dict[str, tuple[float, Array64]] = {}
+        for name, ridge in ridges.items():
+            linear, _ = ridge.fit(lesson.shift[rest], candidates[name])
+            shift = linear(_rows(states, held), scalars[held])
+            shifts[name] = float(((shift - lesson.shift[held]) ** 2).mean()), shift
+        name = min(shifts, key=lambda choice: shifts[choice][0])
+        choices[source, "shift"] = name, ""
+        quality[source] = lesson.quality(predicted, shifts[name][1], held)
+
+    coverage = _coverage(states, rest, held)
+    whole = {
+        name: _Ridge(terms, states.features(candidates[name])) for name in {choice for choice, _ in choices.values()}
+    }
+    parts: dict[str, dict[str, Any]] = {"shifts": {}, "variances": {}, "errors": {}, "live": {}, "strengths": {}}
+    for source, samples in teachers.items():
+        lesson = _Lesson(samples, plain)
+        name, transform = choices[source, "variance"]
+        linear, out = whole[name].fit(lesson.targets(transform), candidates[name], transform)
+        parts["variances"][source] = lesson.spread(linear)
+        parts["strengths"][source] = lesson.strength(np.log(lesson.variances(transform, out)))
+        name, _ = choices[source, "shift"]
+        parts["shifts"][source], out = whole[name].fit(lesson.shift, candidates[name])
+        noise = samples.variance.mean(axis=0) / samples.count
+        parts["errors"][source] = np.maximum(((out - lesson.shift) ** 2).mean(axis=0) - noise, 0).astype(np.float32)
+        parts["live"][source] = lesson.live
+    return Head(space=space, corpus=corpus, teacher=teacher, quality=quality, coverage=coverage, **parts)
+
+
+class _Lesson:
+    """The targets of one kind of uncertainty, with the noise of the samples taken out of what is said about them."""
+
+    def __init__(self, samples: Teacher, plain: Array) -> None:
+        self.samples = samples
+        self.shift = samples.mean.astype(np.float64) - plain
+        self.live = samples.variance.max(axis=0) > 1e-8 * samples.variance.mean()
+        self.variance = floored(samples.variance)[:, self.live]
+        self.halves = [floored(half)[:, self.live] for half in samples.halves]
+        self.dof, self.half_dof = samples.count - 1, samples.count // 2 - 1
+
+    def targets(self, transform: str) -> Array64:
+        """Return transformed variances, without the bias that the transform of a noisy variance has.
+
+        The bias falls with the degrees of freedom; the samples and either half of them give its size.
+        """
+        to, _ = TRANSFORMS[transform]
+        full = to(self.variance)
+        halves = (to(self.halves[0]) + to(self.halves[1])) / 2
+        ratio = log_bias(self.dof) / (log_bias(self.half_dof) - log_bias(self.dof))
+        return np.asarray(full + (full - halves).mean(axis=0) * ratio)
+
+    def variances(self, transform: str, predicted: Array64) -> Array64:
+        """Return predictions as variances of the live dimensions, with a floor."""
+        live = predicted if predicted.shape[1] == self.variance.shape[1] else predicted[:, self.live]
+        return floored(TRANSFORMS[transform][1](live))
+
+    def deviance(self, predicted: Array64, rows: NDArray[np.int64]) -> float:
+        """Return the loss whose minimum is the true variance, whatever the distribution of the samples."""
+        return float((np.log(predicted) + self.variance[rows] / predicted).mean())
+
+    def spread(self, linear: Linear) -> Linear:
+        """Return a map onto all dimensions, also those that never vary."""
+        k = len(self.live)
+        terms, directions = np.zeros((len(linear.terms), k)), np.zeros((len(linear.directions), k))
+        terms[:, self.live], directions[:, self.live] = linear.terms, linear.directions
+        return Linear(
+            linear.layers, terms.astype(np.float32), linear.states, directions.astype(np.float32), linear.transform
+        )
+
+    @property
+    def _noise_of_half(self) -> float:
+        return float((np.log(self.halves[0] / self.halves[1]) ** 2).mean() / 2)
+
+    def strength(self, predicted: Array64) -> Strength:
+        """Estimate what prediction and samples are worth from out-of-sample predictions of log-variances."""
+        efficiency = dof_of_noise(self._noise_of_half) / self.half_dof
+        logs, halves = np.log(self.variance), [np.log(half) for half in self.halves]
+        gap = log_bias(self.half_dof) - log_bias(self.dof)
+        bias = float((logs - (halves[0] + halves[1]) / 2).mean() / gap)
+        level_noise = float(((halves[0] - halves[1]).mean(axis=1) ** 2).mean() / 2 * self.half_dof)
+        excess = logs + bias * log_bias(self.dof) - predicted
+        levels = excess.mean(axis=1, keepdims=True)
+        level = max(float((levels**2).mean()) - level_noise / self.dof, 0.0)
+        beyond = float(((excess - levels) ** 2).mean()) - polygamma(1, efficiency * self.dof / 2)
+        return Strength(
+            dof=dof_of_noise(beyond), efficiency=efficiency, bias=bias, level=level, level_noise=level_noise
+        )
+
+    def quality(self, variance: Array64, shift: Array64, rows: NDArray[np.int64]) -> dict[str, float]:
+        """Return R2 on held-out sentences, corrected for the noise of their own samples."""
+        log, truth = np.log(variance), self.targets("log")[rows]
+        noise = polygamma(1, dof_of_noise(self._noise_of_half) / self.half_dof * self.dof / 2)
+        error, spread = ((log - truth) ** 2).mean() - noise, truth.var(axis=0).mean() - noise
+        totals, true_totals = np.log(variance.sum(axis=1)), np.log(self.variance[rows].sum(axis=1))
+        one, other = (np.log(half[rows].sum(axis=1)) for half in self.halves)
+        total_noise = ((one - other) ** 2).mean() / 2 * self.half_dof / self.dof
+        shift_noise = (self.samples.variance[rows] / self.samples.count).mean()
+        true_shift = self.shift[rows]
+        shift_error = ((shift - true_shift) ** 2).mean() - shift_noise
+        total_error = ((totals - true_totals) ** 2).mean() - total_noise
+        found = {
+            "variance per dimension": 1 - error / spread,
+            "total variance": 1 - total_error / (true_totals.var() - total_noise),
+            "shift of the mean": 1 - shift_error / ((true_shift**2).mean() - shift_noise),
+        }
+        return {name: float(min(value, 1.0)) for name, value in found.items()}  # taking noise off can overshoot
+
+
+def _rows(states: States, rows: NDArray[np.int64]) -> States:
+    layers = {i: array[rows] for i, array in states.layers.items()}
+    return States(states.vectors[rows], layers, states.tokens[rows], states.words[rows])
+
+
+def _coverage(states: States, rest: NDArray[np.int64], held: NDArray[np.int64]) -> Coverage:
+    z = np.c_[states.vectors, states.scalars()][rest].astype(np.float64)
+    centre, scale = z.mean(axis=0), z.std(axis=0) + 1e-9
+    z = (z - centre) / scale
+    values, vectors = np.linalg.eigh(z.T @ z / len(z))
+    count = min(_AXES, len(values) - 1)
+    axes, spread = vectors[:, ::-1][:, :count], np.sqrt(np.maximum(values[::-1][:count], 1e-12))
+    scalars = states.scalars()
+    coverage = Coverage(
+        centre.astype(np.float32),
+        scale.astype(np.float32),
+        axes.astype(np.float32),
+        spread.astype(np.float32),
+        float(np.sqrt(max(values[:-count].mean(), 1e-12))),
+        scalars.min(axis=0).astype(np.float32),
+        scalars.max(axis=0).astype(np.float32),
+        np.zeros(0, np.float32),
+    )
+    distances = np.sort(coverage.distance(_rows(states, held))).astype(np.float32)
+    return Coverage(**{**vars(coverage), "distances": distances})
+
+
+def corpus_of(texts: Sequence[str]) -> dict[str, Any]:
+    """Return hash and size of a corpus."""
+    digest = hashlib.sha256("\n".join(texts).encode())
+    return {"hash": digest.hexdigest()[:8], "size": len(texts)}

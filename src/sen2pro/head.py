@@ -1,0 +1,287 @@
+"""One pass instead of thirty: a linear head that reads mean and variance off the states of a plain forward pass.
+
+What it predicts is what sampling would give in the limit of many samples, separately for model and data uncertainty:
+the shift of the mean away from the plain vector, and the variance of each dimension. `sen2pro.distill` fits it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sen2pro.errors import Sen2ProError
+from sen2pro.gaussian import Array, Array64
+from sen2pro.shrinkage import Strength
+from sen2pro.signature import Signature
+
+CONFIG, TENSORS = "sen2pro_head.json", "sen2pro_head.safetensors"
+# What a model must agree on with the one that a head was fitted for.
+_SPACE = ("hash", "pooling", "geometry", "whitening", "dropout", "edits")
+_SHIPPED = Path(__file__).parent / "heads"
+
+TRANSFORMS: dict[
+    str, tuple[Callable[[Any], Any], Callable[[Any], Any]]
+] = {  # name -> (variance to what is predicted, back)
+    "log": (np.log, np.exp),
+    "root": (np.sqrt, lambda y: np.maximum(y, 0.0) ** 2),
+}
+
+
+class States(NamedTuple):
+    """What one plain pass says of n sentences: the input of a head."""
+
+    vectors: Array  # (n, k), before whitening and normalising
+    layers: dict[int, Array]  # average over the tokens of hidden states, (n, width) each
+    tokens: NDArray[np.int64]  # (n,)
+    words: NDArray[np.int64]  # (n,)
+
+    def features(self, layers: tuple[int, ...] | None) -> Array64:
+        """Return the columns that a linear map reads: nothing (None), or the vectors and these layers."""
+        if layers is None:
+            return np.empty((len(self.vectors), 0))
+        return np.concatenate([self.vectors, *(self.layers[i] for i in layers)], axis=1).astype(np.float64)
+
+    def scalars(self) -> Array64:
+        """Return (n, 3): logarithms of the numbers of tokens and words, and of the vector's length."""
+        size = np.linalg.norm(self.vectors.astype(np.float64), axis=1)
+        return np.asarray(np.log(np.stack([self.tokens, self.words, np.maximum(size, 1e-12)], axis=1)))
+
+
+def basis(scalars: Array64) -> Array64:
+    """Return the terms that a head fits without penalty: smooth functions of length and norm."""
+    t, w, s = scalars.T
+    return np.stack(
+        [np.ones_like(t), t, t**2, t**3, np.exp(-t), w, w**2, np.exp(-w), s, s**2, s * t], axis=1
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class Linear:
+    """basis @ terms + features @ states @ directions: (n, k)."""
+
+    layers: tuple[int, ...] | None
+    terms: Array  # (b, k)
+    states: Array  # (F, r)
+    directions: Array  # (r, k)
+    transform: str = ""
+
+    def __call__(self, states: States, scalars: Array64) -> Array64:
+        """Predict for n sentences."""
+        result = basis(scalars) @ self.terms
+        if self.layers is not None and self.states.shape[1]:
+            result = result + states.features(self.layers) @ self.states @ self.directions
+        return np.asarray(result)
+
+
+@dataclass(frozen=True, eq=False)
+class Coverage:
+    """How far a sentence is from those a head was fitted on: a Gaussian of low rank, and how far out others were."""
+
+    centre: Array  # (F,)
+    scale: Array  # (F,)
+    axes: Array  # (F, q)
+    spread: Array  # (q,), standard deviation along the axes
+    rest: float  # standard deviation of all that is left
+    low: Array  # (3,), bounds of the scalars
+    high: Array
+    distances: Array  # sorted, of sentences that were not fitted on
+
+    def distance(self, states: States) -> Array64:
+        """Return (n,) squared distances in standard deviations, per dimension."""
+        z = (np.c_[states.vectors, states.scalars()] - self.centre) / self.scale
+        along = z @ self.axes
+        rest = np.maximum((z**2).sum(axis=1) - (along**2).sum(axis=1), 0) / self.rest**2
+        return np.asarray((((along / self.spread) ** 2).sum(axis=1) + rest) / z.shape[1])
+
+    def __call__(self, states: States) -> Array:
+        """Return the share of held-out sentences that were at least as far out; 0 beyond the lengths fitted on."""
+        further = len(self.distances) - np.searchsorted(self.distances, self.distance(states).astype(np.float32))
+        share = (further + 1) / (len(self.distances) + 1)
+        lengths = states.scalars()[:, :2]
+        inside = ((lengths >= self.low[:2] - 1e-6) & (lengths <= self.high[:2] + 1e-6)).all(axis=1)
+        return np.asarray(np.where(inside, share, 0.0), np.float32)
+
+
+class Prediction(NamedTuple):
+    """What a head says of one kind of uncertainty."""
+
+    shift: Array64  # (n, k), of the mean away from the plain vector
+    variance: Array64  # (n, k)
+
+
+@dataclass(frozen=True, eq=False)
+class Head:
+    """A fitted head: predicts, knows what it was made for and from, and how far it can be trusted.
+
+    Examples
+    --------
+    >>> from sen2pro import Sen2Pro
+    >>> model = Sen2Pro("all-MiniLM-L6-v2", method="one-pass")  # with the head that comes along
+    >>> model.head.quality["model"]["variance per dimension"] > 0.5  # R2 on sentences it was not fitted on
+    True
+    """
+
+    space: dict[str, str]
+    corpus: dict[str, Any]  # hash, size
+    teacher: dict[str, Any]  # samples, seed, prompt, version
+    quality: dict[str, dict[str, float]]
+    shifts: dict[str, Linear]
+    variances: dict[str, Linear]
+    errors: dict[str, Array]  # variance of the shift's error, (k,)
+    live: dict[str, NDArray[np.bool_]]  # dimensions that vary at all, (k,)
+    strengths: dict[str, Strength]
+    coverage: Coverage
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The kinds of uncertainty that it predicts."""
+        return tuple(self.variances)
+
+    @property
+    def layers(self) -> tuple[int, ...]:
+        """The hidden states that it reads."""
+        maps = (*self.shifts.values(), *self.variances.values())
+        return tuple(sorted({i for linear in maps for i in linear.layers or ()}))
+
+    @cached_property
+    def hash(self) -> str:
+        """Eight hex digits over all numbers in it."""
+        digest = hashlib.sha256()
+        for name, array in sorted(self._tensors().items()):
+            digest.update(name.encode() + np.ascontiguousarray(array).tobytes())
+        return digest.hexdigest()[:8]
+
+    def __str__(self) -> str:
+        """Say which head this is, in a signature."""
+        teacher = f"{self.teacher['samples']}, seed {self.teacher['seed']}"
+        return f"head {self.hash}, corpus {self.corpus['hash']} of {self.corpus['size']}, teacher {teacher}"
+
+    def report(self) -> str:
+        """Say how good the head is on sentences that it was not fitted on, in a few lines."""
+        lines = [f"{self}", "R2 on held-out sentences, the noise of their own samples taken out:"]
+        for source, found in self.quality.items():
+            figures = ", ".join(f"{name} {value:.2f}" for name, value in found.items())
+            lines.append(f"  {source:5s} {figures}; worth {self.strengths[source].dof:.0f} samples a dimension")
+        return "\n".join(lines)
+
+    def predict(self, states: States, source: str) -> Prediction:
+        """Return shift and variance of each sentence."""
+        # A polynomial of the length is worth nothing beyond the lengths it was fitted on.
+        scalars = np.clip(states.scalars(), self.coverage.low, self.coverage.high)
+        linear = self.variances[source]
+        variance = TRANSFORMS[linear.transform][1](linear(states, scalars))
+        return Prediction(self.shifts[source](states, scalars), np.where(self.live[source], variance, 0.0))
+
+    def misfits(self, signature: Signature) -> list[str]:
+        """Name the settings in which a model differs from the one that this head was fitted for."""
+        return _misfits(self.space, signature)
+
+    def save(self, folder: str | Path) -> None:
+        """Write the numbers as safetensors, and what they are as JSON next to them."""
+        from safetensors.numpy import save_file
+
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        config = {
+            "space": self.space,
+            "corpus": self.corpus,
+            "teacher": self.teacher,
+            "quality": self.quality,
+            "hash": self.hash,
+            "strengths": {source: asdict(strength) for source, strength in self.strengths.items()},
+            "rest": self.coverage.rest,
+            "layers": {name: linear.layers for name, linear in self._maps()},
+            "transforms": {name: linear.transform for name, linear in self._maps()},
+        }
+        (folder / CONFIG).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+        save_file({name: np.ascontiguousarray(array) for name, array in self._tensors().items()}, folder / TENSORS)
+
+    @classmethod
+    def load(cls, folder: str | Path) -> Head:
+        """Read what `save` wrote."""
+        from safetensors import SafetensorError
+        from safetensors.numpy import load_file
+
+        folder = Path(folder)
+        try:
+            config = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
+            tensors = load_file(folder / TENSORS)
+            head = cls._from(config, tensors)
+        except FileNotFoundError as error:
+            raise Sen2ProError(f"there is no head in {folder}: {error.filename} is missing") from None
+        except (SafetensorError, json.JSONDecodeError, KeyError, TypeError) as error:
+            raise Sen2ProError(f"the head in {folder} cannot be read: {type(error).__name__} {error}") from None
+        if head.hash != config["hash"]:
+            raise Sen2ProError(f"the head in {folder} is damaged: its numbers do not have the hash that {CONFIG} says")
+        return head
+
+    @classmethod
+    def _from(cls, config: Mapping[str, Any], tensors: Mapping[str, Any]) -> Head:
+        def linear(name: str) -> Linear:
+            layers = config["layers"][name]
+            return Linear(
+                None if layers is None else tuple(layers),
+                **{part: tensors[f"{name}.{part}"] for part in ("terms", "states", "directions")},
+                transform=config["transforms"][name],
+            )
+
+        sources = list(config["strengths"])
+        return cls(
+            space=config["space"],
+            corpus=config["corpus"],
+            teacher=config["teacher"],
+            quality=config["quality"],
+            shifts={source: linear(f"{source}.shift") for source in sources},
+            variances={source: linear(f"{source}.variance") for source in sources},
+            errors={source: tensors[f"{source}.error"] for source in sources},
+            live={source: tensors[f"{source}.live"] for source in sources},
+            strengths={source: Strength(**config["strengths"][source]) for source in sources},
+            coverage=Coverage(**{name: tensors[f"coverage.{name}"] for name in _COVERAGE}, rest=config["rest"]),
+        )
+
+    def _maps(self) -> Iterator[tuple[str, Linear]]:
+        for source in self.sources:
+            yield f"{source}.shift", self.shifts[source]
+            yield f"{source}.variance", self.variances[source]
+
+    def _tensors(self) -> dict[str, Any]:
+        tensors = {f"coverage.{name}": getattr(self.coverage, name) for name in _COVERAGE}
+        for name, linear in self._maps():
+            tensors |= {f"{name}.{part}": getattr(linear, part) for part in ("terms", "states", "directions")}
+        for source in self.sources:
+            tensors |= {f"{source}.error": self.errors[source], f"{source}.live": self.live[source]}
+        return tensors
+
+
+_COVERAGE = ("centre", "scale", "axes", "spread", "low", "high", "distances")
+
+
+def _misfits(space: Mapping[str, str], signature: Signature) -> list[str]:
+    wanted = {name: getattr(signature, name) for name in _SPACE}
+    unused = {"data": "dropout", "model": "edits"}.get(signature.uncertainty)  # one kind alone needs only its own
+    return [
+        f"{name} {space[name]!r} against {value!r}"
+        for name, value in wanted.items()
+        if space[name] != value and name != unused
+    ]
+
+
+def space_of(signature: Signature) -> dict[str, str]:
+    """Return what a head must know of the model it is fitted for."""
+    return {name: getattr(signature, name) for name in ("model", *_SPACE)}
+
+
+def shipped(signature: Signature) -> Head | None:
+    """Return the head that comes with the package for this model and geometry, if there is one."""
+    for path in sorted(_SHIPPED.glob(f"*/{CONFIG}")):
+        if not _misfits(json.loads(path.read_text(encoding="utf-8"))["space"], signature):
+            return Head.load(path.parent)
+    return None
