@@ -1,22 +1,36 @@
 """What does uncertainty cost? Times as multiples of `a`, one `SentenceTransformer.encode` in the same run.
 
     python benchmarks/speed.py                # 500 STS sentences of 8 to 25 words, one thread, median of 5
-    python benchmarks/speed.py --sentences 100 --repeats 3
+    python benchmarks/speed.py --sentences 100 --repeats 3 --quick
+    python benchmarks/speed.py --model FOLDER # another encoder; without a head, one-pass is left out
 
-The contestants take turns, so that a noisy machine treats them alike; absolute times mean nothing here.
+The contestants take turns, so that a noisy machine treats them alike; absolute times mean nothing here. Also measured:
+how cost grows with the number of sentences, the number of samples and the length; what share of the time matrix
+products of the same size take on their own; all-pairs distances against scipy; the memory of the command line.
 """
 
 from __future__ import annotations
 
 import argparse
+import gc
+import os
 import statistics
+import subprocess
+import sys
+import tempfile
 import time
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
+import numpy as np
 import torch
-from sts_quick import read_pairs
+from common import RESULTS, read_pairs, save
+from scipy.spatial.distance import cdist
+from torch import nn
+from torch.nn import functional
 
-from sen2pro import Sen2Pro
+from sen2pro import Gaussian, Sen2Pro, Sen2ProError, distance
 from sen2pro.sampling.edits import edit
 
 SAMPLES = 15
@@ -43,38 +57,209 @@ def seconds(work: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
+def peak_memory(work: Callable[[], object]) -> float | None:
+    """Return by how many MB a piece of work raises the memory of this process (Linux only)."""
+    status, reset = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+    if not reset.exists():
+        return None
+    gc.collect()
+    reset.write_text("5")  # forget the peak so far
+
+    def kilobytes(name: str) -> int:
+        return int(next(line for line in status.read_text().splitlines() if line.startswith(name)).split()[1])
+
+    before = kilobytes("VmRSS")
+    work()
+    return (kilobytes("VmHWM") - before) / 1024
+
+
+def matrix_products(model: Sen2Pro, tokens: int) -> float:
+    """Return the seconds that the linear layers of one pass over so many tokens take on their own."""
+    total = 0.0
+    for layer in model.encoder.network.encoder.modules():
+        if isinstance(layer, nn.Linear):
+            rows = torch.randn(512, layer.in_features)
+            with torch.inference_mode():
+                times = [seconds(lambda: functional.linear(rows, layer.weight, layer.bias)) for _ in range(9)]  # noqa: B023
+            total += statistics.median(times) * tokens / 512
+    return total
+
+
+def take_turns(contestants: dict[str, Callable[[], object]], repeats: int) -> dict[str, list[float]]:
+    """Time every contestant once a round."""
+    times: dict[str, list[float]] = {name: [] for name in contestants}
+    for _ in range(repeats):
+        for name, work in contestants.items():
+            times[name].append(seconds(work))
+    return times
+
+
+def contest(options: argparse.Namespace) -> dict[str, Any]:
+    """Compare the methods."""
+    left, right, _ = read_pairs("stsb_test")
+    pool = list(dict.fromkeys(left + right))
+    sentences = [s for s in pool if 8 <= len(s.split()) <= 25][: options.sentences]
+    exact = Sen2Pro(options.model, samples=SAMPLES)
+    source = exact.encoder.source
+    few = Sen2Pro(options.model, samples=4)
+    contestants: dict[str, Callable[[], object]] = {
+        "a: SentenceTransformer.encode": lambda: source.encode(sentences),
+        "one plain pass (sen2vec)": lambda: exact.sen2vec(sentences),
+        f"naive loop, {SAMPLES} + {SAMPLES}": lambda: naive(exact, sentences),
+        f"exact, {SAMPLES} + {SAMPLES}": lambda: exact.encode(sentences, show_progress_bar=False),
+        "exact, 4 + 4": lambda: few.encode(sentences, show_progress_bar=False),
+    }
+    try:
+        shrinking = Sen2Pro(options.model, samples=4, method="shrinkage")
+        one = Sen2Pro(options.model, method="one-pass")
+        contestants["shrinkage, 4 + 4"] = lambda: shrinking.encode(sentences, show_progress_bar=False)
+        contestants["one-pass"] = lambda: one.encode(sentences, show_progress_bar=False)
+    except Sen2ProError as error:
+        print(f"without one-pass: {error}")
+    source.encode(sentences[:64])  # warm up
+    for work in list(contestants.values())[-1:]:
+        work()
+    times = take_turns(contestants, options.repeats)
+    a = statistics.median(next(iter(times.values())))
+
+    plain, fast = exact.sen2vec(sentences), source.encode(sentences, normalize_embeddings=exact.normalize)
+    tokens = sum(map(len, exact.encoder.tokens(sentences)))
+    rows: dict[str, Any] = {}
+    how = f"{options.threads} thread(s), median of {options.repeats}, packed: {exact.encoder.packs}"
+    print(f"{len(sentences)} sentences, {how}")
+    for name, found in times.items():
+        median = statistics.median(found)
+        rows[name] = row = {
+            "cost": median / a,
+            "low": min(found) / a,
+            "high": max(found) / a,
+            "sentences per second": len(sentences) / median,
+            "peak MB": peak_memory(contestants[name]) if "naive" not in name else None,
+        }
+        memory = "" if row["peak MB"] is None else f"   {row['peak MB']:6.0f} MB"
+        spread = f"({row['low']:.2f} to {row['high']:.2f})"
+        print(
+            f"  {name:32s} {row['cost']:6.2f} a   {spread:18s} {row['sentences per second']:8.1f} sentences/s{memory}"
+        )
+    results: dict[str, Any] = {"contest": rows, "signature": str(exact.signature()), "sentences": len(sentences)}
+    results["largest difference from encode"] = float(np.abs(plain - fast).max())
+    print(f"  plain pass against encode: largest difference {results['largest difference from encode']:.1e}")
+    if hasattr(exact.encoder.network, "encoder"):
+        products = matrix_products(exact, tokens) / a
+        passes = {"one plain pass (sen2vec)": 1, f"exact, {SAMPLES} + {SAMPLES}": 2 * SAMPLES}
+        shares = {name: count * products / rows[name]["cost"] for name, count in passes.items()}
+        results["matrix products"] = {"one pass": products, "limit of 15 + 15": 2 * SAMPLES * products, **shares}
+        print(f"  matrix products alone: {products:.2f} a a pass, {2 * SAMPLES * products:.1f} a for 15 + 15")
+        for name, share in shares.items():
+            print(f"  {name}: {share:.0%} of the speed of matrix products")
+    if not options.quick:
+        results["growth"] = growth(options, pool, a / len(sentences))
+    return results
+
+
+def growth(options: argparse.Namespace, pool: list[str], a: float) -> dict[str, dict[str, float]]:
+    """Measure how the cost of exact sampling grows; in units of `a` for the same number of sentences."""
+    middle = [s for s in pool if 8 <= len(s.split()) <= 25]
+
+    def cost(sentences: list[str], samples: int) -> float:
+        model = Sen2Pro(options.model, samples=samples)
+        times = [seconds(lambda: model.encode(sentences, show_progress_bar=False)) for _ in range(3)]
+        return statistics.median(times) / (len(sentences) * a)
+
+    found = {
+        "sentences, 4 + 4": {str(n): cost(middle[:n], 4) for n in (30, 125, 500)},
+        "samples of each, 125 sentences": {str(n): cost(middle[:125], n) for n in (2, 4, 8, 16)},
+        "words, 4 + 4, 100 sentences": {
+            f"{low} to {high}": cost([s for s in pool if low <= len(s.split()) <= high][:100], 4)
+            for low, high in ((4, 6), (10, 12), (20, 25))
+        },
+    }
+    for name, row in found.items():
+        print(f"  cost by {name}: " + ", ".join(f"{key}: {value:.1f} a" for key, value in row.items()))
+    return found
+
+
+def all_pairs() -> dict[str, float]:
+    """Time the paper's distance of all pairs against the L1 distance of scipy, which is half of it."""
+    rng = np.random.default_rng(0)
+    x, y = (rng.normal(size=(2000, 384)).astype(np.float32) for _ in range(2))
+    gaussians = [Gaussian(m, np.abs(m)) for m in (x, y)]
+    times = take_turns(
+        {"scipy": lambda: cdist(x, y, metric="cityblock"), "ours": lambda: distance(*gaussians)}, repeats=5
+    )
+    scipy, ours = (statistics.median(found) for found in times.values())
+    memory = peak_memory(lambda: distance(*gaussians))
+    print(f"all pairs 2,000 x 2,000 x 384: Eq. 6 (two L1 distances) takes {ours / scipy:.2f} of scipy's one cityblock")
+    print(f"  one L1 distance is {2 * scipy / ours:.1f} times as fast; {memory or 0:.0f} MB at most")
+    return {
+        "Eq. 6 against one cityblock": ours / scipy,
+        "times as fast a distance": 2 * scipy / ours,
+        "MB": memory or 0,
+    }
+
+
+def command_line(count: int) -> dict[str, float]:
+    """Return the peak memory of `sen2pro encode` on a few and on many short sentences, in MB."""
+    words = "the a man woman dog cat plays runs eats sees guitar ball park house big small".split()  # noqa: SIM905
+    rng = np.random.default_rng(0)
+    found = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for n, method in ((1, "one-pass"), (count, "one-pass"), (count // 100, "sampling")):
+            path = Path(folder) / "in.txt"
+            path.write_text("\n".join(" ".join(rng.choice(words, 4)) for _ in range(n)))
+            command = [sys.executable, "-m", "sen2pro", "encode", str(path), f"{folder}/out.parquet", "--overwrite"]
+            process = subprocess.Popen([*command, "--method", method], stdout=subprocess.DEVNULL)
+            _, status, usage = os.wait4(process.pid, 0)
+            if status:
+                raise SystemExit(f"sen2pro encode ended with {status}")
+            found[f"{n} sentences, {method}"] = usage.ru_maxrss / 1024
+    for name, megabytes in found.items():
+        print(f"  sen2pro encode, {name}: {megabytes:.0f} MB")
+    return found
+
+
+def plot(results: dict[str, Any]) -> None:
+    """Draw the cost of each method, with the range over the rounds."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    rows = results["contest"]
+    fig, ax = plt.subplots(figsize=(8, 0.5 * len(rows) + 1.2), layout="constrained")
+    names = list(rows)[::-1]
+    costs = [rows[name]["cost"] for name in names]
+    errors = [[c - rows[n]["low"] for n, c in zip(names, costs, strict=True)],
+              [rows[n]["high"] - c for n, c in zip(names, costs, strict=True)]]  # fmt: skip
+    colors = ["#2a6f97" if "naive" not in name and "encode" not in name else "#adb5bd" for name in names]
+    ax.barh(names, costs, xerr=errors, color=colors, ecolor="#495057")
+    for i, name in enumerate(names):
+        ax.text(rows[name]["high"] * 1.06, i, f"{rows[name]['cost']:.2f}", va="center")
+    ax.set_xscale("log")
+    ax.set_xlim(0.4, max(costs) * 2)
+    ax.set_xlabel("cost in units of one SentenceTransformer.encode (log scale)")
+    ax.spines[["top", "right"]].set_visible(False)
+    fig.savefig(RESULTS / f"{results['name']}.png", dpi=130)
+    print(f"-> benchmarks/results/{results['name']}.png")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--model", default="all-MiniLM-L6-v2")
     parser.add_argument("--sentences", type=int, default=500)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--quick", action="store_true", help="the contest only")
+    parser.add_argument("--name", default="speed", help="of the files in benchmarks/results")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
 
-    left, right, _ = read_pairs("stsb_test")
-    sentences = [s for s in dict.fromkeys(left + right) if 8 <= len(s.split()) <= 25][: options.sentences]
-    model = Sen2Pro(options.model, samples=SAMPLES)
-    source = model.encoder.source
-    contestants: dict[str, Callable[[], object]] = {
-        "a: SentenceTransformer.encode": lambda: source.encode(sentences),
-        "sen2vec: one plain pass": lambda: model.sen2vec(sentences),
-        f"naive loop, {SAMPLES} + {SAMPLES}": lambda: naive(model, sentences),
-        f"Sen2Pro.encode, {SAMPLES} + {SAMPLES}": lambda: model.encode(sentences, show_progress_bar=False),
-    }
-    source.encode(sentences[:64])  # warm up
-    times: dict[str, list[float]] = {name: [] for name in contestants}
-    for _ in range(options.repeats):
-        for name, work in contestants.items():
-            times[name].append(seconds(work))
-
-    reference = statistics.median(next(iter(times.values())))
-    print(f"{len(sentences)} sentences, {options.threads} thread(s), median of {options.repeats}")
-    for name, found in times.items():
-        median = statistics.median(found)
-        spread = f"{min(found) / reference:.2f} to {max(found) / reference:.2f}"
-        print(f"  {name:32s} {median / reference:6.2f} a   ({spread})   {len(sentences) / median:8.1f} sentences/s")
-    print(f"signature: {model.signature()}")
+    results = {"name": options.name, "threads": options.threads, **contest(options)}
+    if not options.quick:
+        results["all pairs"] = all_pairs()
+        results["memory of the command line"] = command_line(200_000)
+    save(options.name, results)
+    plot(results)
 
 
 if __name__ == "__main__":

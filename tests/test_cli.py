@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from conftest import WORDS
 from typer.testing import CliRunner
 
 from sen2pro import Gaussian, Sen2Pro
@@ -305,3 +306,56 @@ def test_help_and_version():
         assert run(*command, "--help").exit_code == 0
     assert run("--version").output.startswith("sen2pro 0.")
     assert run("encoed").exit_code == 2
+
+
+def test_distill_and_encode_in_one_pass(tiny_folder, sentences, tmp_path):
+    rng = np.random.default_rng(0)
+    corpus = [" ".join(rng.choice(WORDS, rng.integers(1, 12))) for _ in range(300)]
+    (tmp_path / "corpus.txt").write_text("\n".join([*corpus, "", corpus[0]]))
+    head = tmp_path / "head"
+    result = run("distill", tmp_path / "corpus.txt", head, "-m", tiny_folder, "--samples", 6, "--limit", 250)
+    assert result.exit_code == 0, result.output
+    assert "R2 on held-out sentences" in result.output
+    assert "of 250, teacher 6+6, seed 0" in result.output
+    again = run("distill", tmp_path / "corpus.txt", head, "-m", tiny_folder)
+    assert again.exit_code == 2
+    assert "there is a head in" in again.output
+
+    sentences.write_text(sentences.read_text() + "the " * 25 + "\n")
+    out, one_pass = tmp_path / "out.parquet", ("--method", "one-pass", "--head", head)
+    result = run("encode", sentences, out, "-m", tiny_folder, *one_pass)
+    assert result.exit_code == 0, result.output
+    assert "of 4 sentences are far from all that the head was fitted on" in result.output
+    stored = read(out)
+    expected = Sen2Pro(str(tiny_folder), method="one-pass", head=head).encode(stored.texts)
+    np.testing.assert_allclose(stored.gaussian.variance, expected.variance, rtol=1e-5)
+    np.testing.assert_allclose(stored.gaussian.coverage, expected.coverage)
+    result = run(
+        "compare", "the dog", "a cat", "-m", tiny_folder, "--method", "shrinkage", "--head", head, "--samples", 3
+    )
+    assert result.exit_code == 0, result.output
+    assert "shrinkage (head" in result.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--method", "one-pass"], "there is no head for tiny-bert"),
+        (["--method", "shrinkage"], "no head for tiny-bert with these settings to shrink towards"),
+        (["--method", "one-pass", "--samples", "3"], "takes no samples"),
+        (["--method", "twice"], "method"),
+        (["--method", "one-pass", "--head", "nowhere"], "there is no head in nowhere"),
+    ],
+)
+def test_methods_that_cannot_be_had_are_said(tiny_folder, sentences, tmp_path, arguments, message):
+    result = run("encode", sentences, tmp_path / "out.parquet", "-m", tiny_folder, *arguments)
+    assert result.exit_code == 2
+    assert message in result.output.replace("\n", " ")
+    assert not (tmp_path / "out.parquet").exists()
+
+
+def test_a_corpus_that_is_too_small_is_said(tiny_folder, sentences, tmp_path):
+    result = run("distill", sentences, tmp_path / "head", "-m", tiny_folder)
+    assert result.exit_code == 2
+    assert "at least 200 different sentences" in result.output
+    assert not (tmp_path / "head").exists()

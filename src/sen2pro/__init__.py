@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from sen2pro.errors import Sen2ProError, Sen2ProWarning
     from sen2pro.estimation import estimate
     from sen2pro.gaussian import Gaussian
+    from sen2pro.head import Head
     from sen2pro.model import Sen2Pro
     from sen2pro.signature import Signature
     from sen2pro.whitening import Whitening
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 # Public name -> the module that holds it. Imported on first use: torch takes seconds, `import sen2pro` must not.
 _HOME = {
     "Gaussian": "gaussian",
+    "Head": "head",
     "Sen2Pro": "model",
     "Sen2ProError": "errors",
     "Sen2ProWarning": "errors",
@@ -38,6 +40,7 @@ _HOME = {
 
 __all__ = [
     "Gaussian",
+    "Head",
     "Sen2Pro",
     "Sen2ProError",
     "Sen2ProWarning",

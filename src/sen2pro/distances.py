@@ -54,24 +54,28 @@ class _AllPairs:
         return v[None, :]
 
     @staticmethod
-    def _cdist(x: NDArray[Any], y: NDArray[Any], p: float) -> Array64:
+    def l1(x: NDArray[Any], y: NDArray[Any]) -> Array64:
+        """In float32, like the numbers it is of, through a buffer that stays in the cache."""
+        import torch
+
+        left, right = (torch.tensor(v, dtype=torch.float32) for v in (x, y))
+        step = max(1, _BLOCK_NUMBERS // 4 // max(1, right.numel()))
+        result, buffer = torch.empty(len(x), len(y)), torch.empty(step, *right.shape)
+        for start in range(0, len(x), step):
+            rows = left[start : start + step, None]
+            torch.sum(torch.sub(rows, right, out=buffer[: len(rows)]).abs_(), -1, out=result[start : start + step])
+        return result.double().numpy()
+
+    @staticmethod
+    def squared_l2(x: NDArray[Any], y: NDArray[Any]) -> Array64:
         import torch
 
         result = torch.cdist(
             torch.tensor(x, dtype=torch.float64),
             torch.tensor(y, dtype=torch.float64),
-            p=p,
             compute_mode="donot_use_mm_for_euclid_dist",  # which loses the small distances
         )
-        return np.asarray(result.numpy())
-
-    @classmethod
-    def l1(cls, x: NDArray[Any], y: NDArray[Any]) -> Array64:
-        return cls._cdist(x, y, 1)
-
-    @classmethod
-    def squared_l2(cls, x: NDArray[Any], y: NDArray[Any]) -> Array64:
-        return cls._cdist(x, y, 2) ** 2
+        return np.asarray(result.numpy() ** 2)
 
     @staticmethod
     def dot(x: NDArray[Any], y: NDArray[Any]) -> Array64:

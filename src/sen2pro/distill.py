@@ -94,8 +94,12 @@ class _Ridge:
 
     def __init__(self, terms: Array64, features: Array64) -> None:
         self.terms = terms
-        self._q, self._r = np.linalg.qr(terms)
-        self._cross = np.linalg.solve(self._r, self._q.T @ features)
+        size = np.sqrt((terms**2).mean(axis=0)) + 1e-12
+        u, s, v = np.linalg.svd(terms / size, full_matrices=False)
+        good = s > 1e-7 * s[0]  # functions of the length are much alike, or the same for some tokenizers
+        self._q = u[:, good]
+        self._solve = (v[good].T / s[good] @ self._q.T) / size[:, None]
+        self._cross = self._solve @ features
         left = features - terms @ self._cross
         self._scale = np.sqrt((left**2).mean(axis=0)) + 1e-12
         left /= self._scale
@@ -112,7 +116,7 @@ class _Ridge:
 
     def fit(self, targets: Array64, layers: tuple[int, ...] | None, transform: str = "") -> tuple[Linear, Array64]:
         """Return the map, and what it predicts for each row when fitted on all the others."""
-        coefficients = np.linalg.solve(self._r, self._q.T @ targets)
+        coefficients = self._solve @ targets
         left = targets - self.terms @ coefficients
         _, _, directions = np.linalg.svd(left.T @ left)
         components = left @ directions.T
@@ -137,6 +141,9 @@ class _Ridge:
 
         s, w = self._s[:, None], penalty[kept][None]
         weights = self._v @ (s / (s**2 + w) * inner[:, kept]) / self._scale[:, None]
+        size = np.abs(weights).max(axis=0, initial=1e-30)  # so that float16 keeps three digits of each
+        weights = (weights / size).astype(np.float16)
+        onto = (directions[kept] * size[:, None]).astype(np.float32)
         out = components / (1 - terms_leverage)[:, None]
         for value in np.unique(penalty[kept]):
             columns = kept[penalty[kept] == value]
@@ -146,9 +153,9 @@ class _Ridge:
             out[:, columns] = (components[:, columns] - fitted) / (1 - leverage)[:, None]
         linear = Linear(
             layers if len(kept) else None,
-            (coefficients - self._cross @ weights @ directions[kept]).astype(np.float32),
-            weights.astype(np.float32),
-            directions[kept].astype(np.float32),
+            (coefficients - self._cross @ weights @ onto).astype(np.float32),
+            weights,
+            onto,
             transform,
         )
         return linear, targets - out @ directions
@@ -187,7 +194,8 @@ def fit(
     if len(layers) > 1:
         candidates |= {"ends": (layers[0], layers[-1]), "spread": (layers[0], layers[len(layers) // 2], layers[-1])}
     scalars = states.scalars()
-    terms = basis(scalars)
+    low, high = scalars[rest].min(axis=0), scalars[rest].max(axis=0)
+    terms, tried = basis(scalars), np.clip(scalars[held], low, high)
     ridges = {name: _Ridge(terms[rest], states.features(read)[rest]) for name, read in candidates.items()}
     choices: dict[tuple[str, str], tuple[str, str]] = {}
     quality: dict[str, dict[str, float]] = {}
@@ -197,20 +205,20 @@ def fit(
         for name, ridge in ridges.items():
             for transform in TRANSFORMS:
                 linear, _ = ridge.fit(lesson.targets(transform)[rest], candidates[name], transform)
-                predicted = lesson.variances(transform, linear(_rows(states, held), scalars[held]))
+                predicted = lesson.variances(transform, linear(_rows(states, held), tried))
                 found[name, transform] = lesson.deviance(predicted, held), predicted
         choices[source, "variance"] = best = min(found, key=lambda choice: found[choice][0])
         predicted = found[best][1]
         shifts: dict[str, tuple[float, Array64]] = {}
         for name, ridge in ridges.items():
             linear, _ = ridge.fit(lesson.shift[rest], candidates[name])
-            shift = linear(_rows(states, held), scalars[held])
+            shift = linear(_rows(states, held), tried)
             shifts[name] = float(((shift - lesson.shift[held]) ** 2).mean()), shift
         name = min(shifts, key=lambda choice: shifts[choice][0])
         choices[source, "shift"] = name, ""
         quality[source] = lesson.quality(predicted, shifts[name][1], held)
 
-    coverage = _coverage(states, rest, held)
+    coverage = _coverage(states, list(candidates.values())[-1] or (), rest, held)
     whole = {
         name: _Ridge(terms, states.features(candidates[name])) for name in {choice for choice, _ in choices.values()}
     }
@@ -313,8 +321,8 @@ def _rows(states: States, rows: NDArray[np.int64]) -> States:
     return States(states.vectors[rows], layers, states.tokens[rows], states.words[rows])
 
 
-def _coverage(states: States, rest: NDArray[np.int64], held: NDArray[np.int64]) -> Coverage:
-    z = np.c_[states.vectors, states.scalars()][rest].astype(np.float64)
+def _coverage(states: States, layers: tuple[int, ...], rest: NDArray[np.int64], held: NDArray[np.int64]) -> Coverage:
+    z = np.concatenate([states.features(layers), states.scalars()], axis=1)[rest]
     centre, scale = z.mean(axis=0), z.std(axis=0) + 1e-9
     z = (z - centre) / scale
     values, vectors = np.linalg.eigh(z.T @ z / len(z))
@@ -322,9 +330,10 @@ def _coverage(states: States, rest: NDArray[np.int64], held: NDArray[np.int64]) 
     axes, spread = vectors[:, ::-1][:, :count], np.sqrt(np.maximum(values[::-1][:count], 1e-12))
     scalars = states.scalars()
     coverage = Coverage(
+        layers,
         centre.astype(np.float32),
         scale.astype(np.float32),
-        axes.astype(np.float32),
+        axes.astype(np.float16),
         spread.astype(np.float32),
         float(np.sqrt(max(values[:-count].mean(), 1e-12))),
         scalars.min(axis=0).astype(np.float32),

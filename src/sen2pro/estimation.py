@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from sen2pro.errors import Sen2ProError, one_of
 from sen2pro.gaussian import Array64
+from sen2pro.shrinkage import shrunk_to_batch
 
-ESTIMATORS = ("diagonal", "banded(b)", "full")
+ESTIMATORS = ("diagonal", "shrinkage", "banded(b)", "full")
 COMBINATIONS = ("individual", "unified")
 
 
@@ -24,13 +25,14 @@ def estimate(samples: NDArray[Any], estimator: str = "diagonal") -> tuple[Array6
     samples
         (..., N, k), for instance what `Sen2Pro.sample` returns.
     estimator
-        `diagonal` (the paper's banding estimator, the default), `banded(b)` (keeps entries with |i-j| <= b) or
-        `full` (the paper's SCE).
+        `diagonal` (the paper's banding estimator, the default), `shrinkage` (of samples (n, N, k): each variance is
+        drawn towards what the sentences of the batch have in common, see `sen2pro.shrinkage`; divides by N - 1),
+        `banded(b)` (keeps entries with |i-j| <= b) or `full` (the paper's SCE).
 
     Returns
     -------
     mean, covariance
-        (..., k), and (..., k) for `diagonal` and `banded(0)`, (..., k, k) otherwise.
+        (..., k), and (..., k) for `diagonal`, `shrinkage` and `banded(0)`, (..., k, k) otherwise.
 
     Examples
     --------
@@ -53,6 +55,11 @@ def estimate(samples: NDArray[Any], estimator: str = "diagonal") -> tuple[Array6
     shifted, mean = _centred(samples)
     if estimator in ("diagonal", "banded(0)"):
         return mean, np.asarray((shifted**2).mean(axis=-2))
+    if estimator == "shrinkage":
+        count = samples.shape[-2]
+        if count < 2:
+            raise Sen2ProError("shrinkage takes at least 2 samples of each sentence")
+        return mean, shrunk_to_batch((shifted**2).sum(axis=-2) / (count - 1), count)
     covariance = np.swapaxes(shifted, -1, -2) @ shifted / samples.shape[-2]
     if band:
         distance = np.abs(np.subtract.outer(np.arange(samples.shape[-1]), np.arange(samples.shape[-1])))

@@ -193,9 +193,7 @@ class Gaussian:
             np.concatenate([np.atleast_2d(p.mean) for p in parts]),
             np.concatenate([np.atleast_2d(p.variance) for p in parts]),
             signature,
-            None
-            if any(c is None for c in coverages)
-            else np.concatenate([np.atleast_1d(c) for c in coverages if c is not None]),
+            np.concatenate([np.atleast_1d(c) for c in coverages]) if len(coverages) == len(parts) else None,
         )
 
     def __eq__(self, other: object) -> bool:

@@ -69,7 +69,7 @@ class Linear:
 
     layers: tuple[int, ...] | None
     terms: Array  # (b, k)
-    states: Array  # (F, r)
+    states: NDArray[np.float16]  # (F, r)
     directions: Array  # (r, k)
     transform: str = ""
 
@@ -85,18 +85,23 @@ class Linear:
 class Coverage:
     """How far a sentence is from those a head was fitted on: a Gaussian of low rank, and how far out others were."""
 
+    layers: tuple[int, ...]
     centre: Array  # (F,)
     scale: Array  # (F,)
-    axes: Array  # (F, q)
+    axes: NDArray[np.float16]  # (F, q)
     spread: Array  # (q,), standard deviation along the axes
     rest: float  # standard deviation of all that is left
     low: Array  # (3,), bounds of the scalars
     high: Array
     distances: Array  # sorted, of sentences that were not fitted on
 
+    def features(self, states: States) -> Array64:
+        """Return all that a head may read; layers below the last tell strange words from strange topics."""
+        return np.concatenate([states.features(self.layers), states.scalars()], axis=1)
+
     def distance(self, states: States) -> Array64:
         """Return (n,) squared distances in standard deviations, per dimension."""
-        z = (np.c_[states.vectors, states.scalars()] - self.centre) / self.scale
+        z = (self.features(states) - self.centre) / self.scale
         along = z @ self.axes
         rest = np.maximum((z**2).sum(axis=1) - (along**2).sum(axis=1), 0) / self.rest**2
         return np.asarray((((along / self.spread) ** 2).sum(axis=1) + rest) / z.shape[1])
@@ -148,7 +153,7 @@ class Head:
     @property
     def layers(self) -> tuple[int, ...]:
         """The hidden states that it reads."""
-        maps = (*self.shifts.values(), *self.variances.values())
+        maps: list[Linear | Coverage] = [*self.shifts.values(), *self.variances.values(), self.coverage]
         return tuple(sorted({i for linear in maps for i in linear.layers or ()}))
 
     @cached_property
@@ -198,7 +203,7 @@ class Head:
             "hash": self.hash,
             "strengths": {source: asdict(strength) for source, strength in self.strengths.items()},
             "rest": self.coverage.rest,
-            "layers": {name: linear.layers for name, linear in self._maps()},
+            "layers": {"coverage": self.coverage.layers, **{name: linear.layers for name, linear in self._maps()}},
             "transforms": {name: linear.transform for name, linear in self._maps()},
         }
         (folder / CONFIG).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
@@ -244,7 +249,11 @@ class Head:
             errors={source: tensors[f"{source}.error"] for source in sources},
             live={source: tensors[f"{source}.live"] for source in sources},
             strengths={source: Strength(**config["strengths"][source]) for source in sources},
-            coverage=Coverage(**{name: tensors[f"coverage.{name}"] for name in _COVERAGE}, rest=config["rest"]),
+            coverage=Coverage(
+                layers=tuple(config["layers"]["coverage"]),
+                rest=config["rest"],
+                **{name: tensors[f"coverage.{name}"] for name in _COVERAGE},
+            ),
         )
 
     def _maps(self) -> Iterator[tuple[str, Linear]]:

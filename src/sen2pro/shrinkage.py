@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from sen2pro.errors import Sen2ProError
@@ -48,6 +47,8 @@ class Strength:
 
 def polygamma(order: int, x: float) -> float:
     """Return a derivative of the logarithm of the gamma function (1: trigamma)."""
+    import torch
+
     return float(torch.special.polygamma(order, torch.tensor(x, dtype=torch.float64)))
 
 
@@ -59,6 +60,8 @@ def log_bias(dof: float) -> float:
     >>> bool(abs(np.log(variances).mean() + log_bias(4)) < 0.01)
     True
     """
+    import torch
+
     return float(np.log(dof / 2) - torch.special.digamma(torch.tensor(dof / 2, dtype=torch.float64)))
 
 

@@ -73,17 +73,16 @@ def encode(
     ],
     output: Annotated[str, typer.Argument(help="A .parquet or .safetensors file.")],
     model: options.Model = DEFAULT_MODEL,
-    column: Annotated[
-        str | None,
-        typer.Option("--column", "-c", help="Column with the sentences. (default: text, sentence or the only one)"),
-    ] = None,
+    column: options.Column = None,
     id_column: Annotated[str | None, typer.Option(help="Column with ids to keep (Parquet output).")] = None,
     text: Annotated[
         bool, typer.Option("--text/--no-text", help="Keep the sentences in the file (Parquet output).")
     ] = True,
     skip_blank: Annotated[bool, typer.Option("--skip-blank", help="Pass over blank sentences.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the output file if it exists.")] = False,
-    samples: options.Samples = "15",
+    method: options.Method = "sampling",
+    head: options.HeadFolder = None,
+    samples: options.Samples = None,
     uncertainty: options.Uncertainty = "both",
     combine: options.Combine = "individual",
     pooling: options.Pooling = None,
@@ -108,9 +107,9 @@ def encode(
         input, output, column=column, id_column=id_column, text=text, overwrite=overwrite,
         skip_blank=skip_blank, batch_size=batch_size,
         settings={
-            "model": model, "samples": samples, "uncertainty": uncertainty, "combine": combine, "pooling": pooling,
-            "normalize": normalize, "dropout": dropout, "seed": seed, "device": device,
-            "trust_remote_code": trust_remote_code, "allow_pickle": allow_pickle,
+            "model": model, "method": method, "head": head, "samples": samples, "uncertainty": uncertainty,
+            "combine": combine, "pooling": pooling, "normalize": normalize, "dropout": dropout, "seed": seed,
+            "device": device, "trust_remote_code": trust_remote_code, "allow_pickle": allow_pickle,
         },
     )  # fmt: skip
 
@@ -120,7 +119,9 @@ def compare(
     a: Annotated[str, typer.Argument(help="A sentence.")],
     b: Annotated[str, typer.Argument(help="Another sentence.")],
     model: options.Model = DEFAULT_MODEL,
-    samples: options.Samples = "15",
+    method: options.Method = "sampling",
+    head: options.HeadFolder = None,
+    samples: options.Samples = None,
     pooling: options.Pooling = None,
     normalize: options.Normalize = None,
     dropout: options.Dropout = None,
@@ -135,8 +136,9 @@ def compare(
     run(
         a, b,
         settings={
-            "model": model, "samples": samples, "pooling": pooling, "normalize": normalize, "dropout": dropout,
-            "seed": seed, "device": device, "trust_remote_code": trust_remote_code, "allow_pickle": allow_pickle,
+            "model": model, "method": method, "head": head, "samples": samples, "pooling": pooling,
+            "normalize": normalize, "dropout": dropout, "seed": seed, "device": device,
+            "trust_remote_code": trust_remote_code, "allow_pickle": allow_pickle,
         },
     )  # fmt: skip
 
@@ -145,13 +147,46 @@ def compare(
 def demo(
     model: options.Model = DEFAULT_MODEL,
     output: Annotated[str, typer.Option("--output", "-o", help="Where to put the picture.")] = "sen2pro_demo.png",
-    samples: options.Samples = "15",
+    samples: options.Samples = None,
     seed: options.Seed = 0,
 ) -> None:
     """Show what sen2pro does, on a dozen sentences: a table and a picture."""
     from sen2pro.cli.demo import run
 
     run(output, settings={"model": model, "samples": samples, "seed": seed})
+
+
+@app.command()
+def distill(
+    corpus: Annotated[
+        str, typer.Argument(help="Unlabelled sentences like those to be encoded: text, CSV, TSV, JSONL or Parquet.")
+    ],
+    output: Annotated[str, typer.Argument(help="A folder for the head.")],
+    model: options.Model = DEFAULT_MODEL,
+    column: options.Column = None,
+    limit: Annotated[int, typer.Option(help="Use at most so many sentences, drawn at random.", min=200)] = 5000,
+    samples: Annotated[int, typer.Option(help="Samples of each sentence and uncertainty to learn from.", min=6)] = 16,
+    pooling: options.Pooling = None,
+    normalize: options.Normalize = None,
+    dropout: options.Dropout = None,
+    seed: options.Seed = 0,
+    device: options.Device = None,
+    trust_remote_code: options.TrustRemoteCode = False,
+    allow_pickle: options.AllowPickle = False,
+) -> None:
+    """Fit a head, so that one forward pass predicts what sampling would give: minutes, once for a model.
+
+    Then use it: sen2pro encode ... --method one-pass --head FOLDER
+    """
+    from sen2pro.cli.distill import run
+
+    run(
+        corpus, output, column=column, limit=limit, samples=samples,
+        settings={
+            "model": model, "pooling": pooling, "normalize": normalize, "dropout": dropout, "seed": seed,
+            "device": device, "trust_remote_code": trust_remote_code, "allow_pickle": allow_pickle,
+        },
+    )  # fmt: skip
 
 
 @app.command()

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from sen2pro.cli.options import load, notes, report
+from sen2pro.cli.options import far, far_notes, load, need_head, notes, report
 from sen2pro.distances import METRICS, distance_pairwise
 
 _READING = {
@@ -23,6 +23,7 @@ def run(a: str, b: str, *, settings: dict[str, Any]) -> None:
     """Print similarity, distances and uncertainties of two sentences."""
     with notes() as gathered:
         model = load(**settings)
+        need_head(model)
         parts = model.encode_sources([a, b])
         both = model.join(parts)
         plain = model.sen2vec([a, b]).astype(np.float64)
@@ -54,4 +55,4 @@ def run(a: str, b: str, *, settings: dict[str, Any]) -> None:
         )
 
     Console().print(closeness, doubt)
-    report(gathered, both.signature)
+    report([*gathered, *far_notes(far(both), 2)], both.signature)

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 from rich.console import Console
 
 from sen2pro.cli.inputs import Source
-from sen2pro.cli.options import load, notes, report
+from sen2pro.cli.options import far, far_notes, load, need_head, notes, report
 from sen2pro.errors import Sen2ProError, TruncationWarning
 from sen2pro.progress import progress
 
@@ -37,10 +37,11 @@ def run(
         raise Sen2ProError("ids are kept in Parquet files only; name the output .parquet")
     source = Source(input, column, id_column, skip_blank=skip_blank)
     total = source.count()
-    sentences = 0
+    sentences = unknown = 0
     with GaussianWriter(output, overwrite=overwrite) as writer, notes() as gathered:
         model = load(**settings)
-        per_sentence = sum(model.samples[name] for name in model.sources)
+        need_head(model)
+        per_sentence = 1 if model.method == "one-pass" else sum(model.samples[name] for name in model.sources)
         with progress(total, None, unit="sentences") as advance:
             for chunk in source.chunks(_CHUNK):
                 texts = [record.text for record in chunk]
@@ -50,6 +51,7 @@ def run(
                 ids = [str(record.id) for record in chunk] if id_column else None
                 writer.write(gaussian, ids=ids, texts=texts if text and parquet else None)
                 sentences += len(chunk)
+                unknown += far(gaussian)
         if sentences == 0:
             writer.write(model.encode([]))
     Console().print(
@@ -61,7 +63,7 @@ def run(
     cut = sum(note.count for note in gathered if isinstance(note, TruncationWarning))
     others = [note for note in gathered if not isinstance(note, TruncationWarning)]
     total_cut = [TruncationWarning(cut, sentences, model.encoder.max_length)] if cut else []
-    report([*others, *total_cut], model.signature())
+    report([*others, *total_cut, *far_notes(unknown, sentences)], model.signature())
 
 
 def _stop(*_: object) -> NoReturn:

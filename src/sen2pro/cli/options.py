@@ -9,13 +9,28 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sen2pro.errors import Sen2ProWarning
+from sen2pro.errors import Sen2ProError, Sen2ProWarning
 
 if TYPE_CHECKING:
+    from sen2pro.gaussian import Gaussian
     from sen2pro.model import Sen2Pro
 
 Model = Annotated[str, typer.Option("--model", "-m", help="Hub id or folder of the encoder.")]
-Samples = Annotated[str, typer.Option(help="Samples of each uncertainty: one number, or MODEL+DATA as in 15+15.")]
+Column = Annotated[
+    str | None,
+    typer.Option("--column", "-c", help="Column with the sentences. (default: text, sentence or the only one)"),
+]
+Method = Annotated[
+    str,
+    typer.Option(help="sampling (the paper's), one-pass (a head predicts) or shrinkage (few samples and the head)."),
+]
+HeadFolder = Annotated[
+    str | None, typer.Option("--head", help="Folder of a head. (default: the model's own or the one that comes along)")
+]
+Samples = Annotated[
+    str | None,
+    typer.Option(help="Samples of each uncertainty: one number, or MODEL+DATA as in 15+15. (default: 15)"),
+]
 Uncertainty = Annotated[str, typer.Option(help="both, model (MC dropout) or data (word edits).")]
 Combine = Annotated[str, typer.Option(help="How the two are joined: individual or unified.")]
 Pooling = Annotated[str | None, typer.Option(help="mean, cls or first-last-avg. (default: the model's own)")]
@@ -30,9 +45,9 @@ TrustRemoteCode = Annotated[bool, typer.Option("--trust-remote-code", help="Let 
 AllowPickle = Annotated[bool, typer.Option("--allow-pickle", help="Read weights in pickle format, which can run code.")]
 
 
-def load(model: str, *, samples: str = "15", **settings: Any) -> Sen2Pro:
+def load(model: str, *, samples: str | None = None, **settings: Any) -> Sen2Pro:
     """Load a model quietly: no bars and no advice of the libraries underneath."""
-    numbers = parse_samples(samples)
+    numbers = None if samples is None else parse_samples(samples)
     from transformers.utils import logging
 
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]
@@ -64,6 +79,29 @@ def notes() -> Iterator[list[Sen2ProWarning]]:
             yield gathered
         finally:
             gathered.extend(w.message for w in caught if isinstance(w.message, Sen2ProWarning))
+
+
+def need_head(model: Sen2Pro) -> None:
+    """Refuse to shrink without a head: the prior would come from whatever sentences are in memory together."""
+    if model.method == "shrinkage" and model.head is None:
+        raise Sen2ProError(
+            f"there is no head for {model.encoder.name} with these settings to shrink towards; fit one with sen2pro "
+            "distill and pass it with --head"
+        )
+
+
+def far(gaussian: Gaussian) -> int:
+    """Return how many sentences are far from all that a head was fitted on."""
+    return 0 if gaussian.coverage is None else int((gaussian.coverage < 0.01).sum())
+
+
+def far_notes(count: int, total: int) -> list[Sen2ProWarning]:
+    """Say so."""
+    text = (
+        f"{count} of {total} sentences are far from all that the head was fitted on (coverage below 0.01); sample them "
+        "(--method sampling), or fit a head on text like this (sen2pro distill)"
+    )
+    return [Sen2ProWarning(text)] if count else []
 
 
 def report(gathered: list[Sen2ProWarning], signature: object) -> None:

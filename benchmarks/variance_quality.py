@@ -1,0 +1,142 @@
+"""How good are the variances? Against 500 samples of each kind, on sentences that no head was fitted on.
+
+    python benchmarks/variance_quality.py                  # 3 x 100 sentences; draws 300,000 samples the first time
+    python benchmarks/variance_quality.py --sentences 20 --reference 100
+
+Three kinds of sentences: STS-B test, news (AG News test) and very short turns of dialogue (GRADE). R2 of the logarithm
+of the variance: per dimension (1 - squared errors / squared deviations from the dimension's own mean, summed over all)
+and of the total of a sentence. `ratio` is the geometric mean of predicted over reference total: 1 is unbiased. Sampled
+variances are scaled to N - 1, which is better for them; the contestants use another seed than the reference.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import re
+from typing import Any
+
+import numpy as np
+from common import RESULTS, cached_samples, read_lines, read_pairs, save
+
+from sen2pro import Sen2Pro, estimate
+
+MODEL = "all-MiniLM-L6-v2"
+METHODS: dict[str, dict[str, Any]] = {
+    "4 samples": {"method": "sampling", "samples": 4},
+    "15 samples": {"method": "sampling", "samples": 15},
+    "55 samples": {"method": "sampling", "samples": 55},
+    "shrinkage, 4 samples": {"method": "shrinkage", "samples": 4},
+    "shrinkage, 15 samples": {"method": "shrinkage", "samples": 15},
+    "one-pass": {"method": "one-pass"},
+}
+
+
+def sentences(count: int) -> dict[str, list[str]]:
+    """Choose sentences of three kinds."""
+    left, right, _ = read_pairs("stsb_test")
+    news = [row["text"] for row in read_lines("textcls/ag_news_test.jsonl.gz", "the test set of AG News")]
+    turns = [
+        row[side]
+        for name in ("convai2", "dailydialog")
+        for row in read_lines(f"dialogue/grade_{name}.jsonl.gz", "the dialogue data of GRADE")
+        for side in ("reference", "response")
+    ]
+    kinds = {
+        "STS": left + right,
+        "news": [t for t in news if 8 <= len(t.split()) <= 60 and not re.search(r"[\\#;&<>]", t)],
+        "very short": [t for t in turns if 1 <= len(re.findall(r"\w+", t)) <= 4],
+    }
+    return {kind: random.Random(0).sample(sorted(set(texts)), count) for kind, texts in kinds.items()}
+
+
+def quality(predicted: np.ndarray, reference: np.ndarray) -> dict[str, float]:
+    """Compare variances (n, k) with those of the reference."""
+    live = reference.max(axis=0) > 1e-8 * reference.mean()  # three dimensions of MiniLM never vary
+    found, truth = (np.log(np.maximum(v[:, live], 1e-12)) for v in (predicted, reference))
+    totals, true_totals = (np.log(v.sum(axis=1)) for v in (predicted, reference))
+    return {
+        "dimension": float(1 - ((found - truth) ** 2).sum() / ((truth - truth.mean(axis=0)) ** 2).sum()),
+        "total": float(1 - ((totals - true_totals) ** 2).sum() / ((true_totals - true_totals.mean()) ** 2).sum()),
+        "ratio": float(np.exp((totals - true_totals).mean())),
+        "spread": float(np.exp((totals - true_totals).std())),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--sentences", type=int, default=100, help="of each kind")
+    parser.add_argument("--reference", type=int, default=500, help="samples of the reference")
+    options = parser.parse_args()
+
+    kinds = sentences(options.sentences)
+    texts = [text for chosen in kinds.values() for text in chosen]
+    raw = Sen2Pro(MODEL, samples=options.reference, normalize=False)
+    samples = cached_samples(raw, texts, f"variance-{options.sentences}x{options.reference}")
+    results: dict[str, Any] = {"sentences": options.sentences, "reference": options.reference, "figures": {}}
+    for geometry in ("raw", "unit"):
+        settings = {"normalize": geometry == "unit", "seed": 1}
+        models = {name: Sen2Pro(MODEL, **method, **settings) for name, method in METHODS.items()}
+        parts = {name: model.encode_sources(texts) for name, model in models.items()}
+        for i, source in enumerate(("model", "data")):
+            rows = slice(i * options.reference, (i + 1) * options.reference)
+            drawn = (models["one-pass"]._finish(samples[n, rows]) for n in range(len(texts)))
+            reference = np.stack([estimate(each)[1] for each in drawn])
+            print(f"\n{source} uncertainty, {geometry}: R2 per dimension (total; ratio of totals x/ its spread)")
+            print("  " + " " * 22 + "".join(f"{kind:>32s}" for kind in kinds))
+            for name, model in models.items():
+                line = ""
+                for k, kind in enumerate(kinds):
+                    rows = slice(k * options.sentences, (k + 1) * options.sentences)
+                    n = model.samples[source]
+                    scale = n / (n - 1) if model.method == "sampling" else 1.0
+                    found = quality(parts[name][source].variance[rows].astype(float) * scale, reference[rows])
+                    results["figures"].setdefault(f"{source}, {geometry}", {}).setdefault(name, {})[kind] = found
+                    ratio = f"{found['ratio']:.2f} x/ {found['spread']:.2f}"
+                    line += f"   {found['dimension']:+6.2f} ({found['total']:+5.2f}; {ratio})"
+                print(f"  {name:22s}{line}")
+    results["coverage"] = coverage = {}
+    for k, kind in enumerate(kinds):
+        found = parts["one-pass"]["model"].coverage[k * options.sentences : (k + 1) * options.sentences]
+        coverage[kind] = {"median": float(np.median(found)), "below 0.01": float((found < 0.01).mean())}
+        print(f"coverage, {kind}: median {np.median(found):.2f}, below 0.01 for {(found < 0.01).mean():.0%}")
+    results["head"] = str(models["one-pass"].head)
+    save("variance_quality", results)
+    plot(results)
+
+
+def plot(results: dict[str, Any]) -> None:
+    """Draw R2 per dimension and of the total, by method, kind of sentence and kind of uncertainty."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figures = results["figures"]
+    shown = ["15 samples", "55 samples", "shrinkage, 4 samples", "shrinkage, 15 samples", "one-pass"]
+    fig, axes = plt.subplots(2, len(figures), figsize=(14, 6), sharey=True, sharex=True, layout="constrained")
+    for column, (title, methods) in enumerate(figures.items()):
+        for row, what in enumerate(("dimension", "total")):
+            ax = axes[row, column]
+            kinds = list(methods["one-pass"])
+            for i, name in enumerate(shown):
+                values = [methods[name][kind][what] for kind in kinds]
+                places = np.arange(len(kinds)) + (i - 2) * 0.16
+                ax.bar(places, np.clip(values, -0.5, 1), 0.15, label=name, color=plt.cm.viridis(i / 4.5))
+            ax.axhline(0, color="black", linewidth=0.8)
+            ax.set_xticks(range(len(kinds)), kinds)
+            ax.set_ylim(-0.5, 1.02)
+            ax.spines[["top", "right"]].set_visible(False)
+            if row == 0:
+                ax.set_title(title)
+        axes[0, 0].set_ylabel("R² per dimension")
+        axes[1, 0].set_ylabel("R² of the total")
+    handles, labels = axes[0, 0].get_legend_handles_labels()
+    fig.legend(handles, labels, loc="outside lower center", ncols=5, frameon=False)
+    fig.suptitle(f"Log-variance against {results['reference']} samples (bars below -0.5 are cut)")
+    fig.savefig(RESULTS / "variance_quality.png", dpi=130)
+    print("-> benchmarks/results/variance_quality.png")
+
+
+if __name__ == "__main__":
+    main()

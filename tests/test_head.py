@@ -1,0 +1,219 @@
+"""One pass: what a head predicts, what it refuses, what it costs."""
+
+import json
+import random
+
+import numpy as np
+import pytest
+from conftest import WORDS, build_network
+from safetensors.numpy import load_file, save_file
+
+from sen2pro import Gaussian, Head, Sen2Pro, Sen2ProError
+from sen2pro.head import CONFIG, TENSORS
+
+
+def some_sentences(count, seed, longest=20):
+    rng = random.Random(seed)
+    return [" ".join(rng.choices(WORDS, k=rng.randint(1, longest))) for _ in range(count)]
+
+
+@pytest.fixture(scope="module")
+def distilled(tokenizer):
+    model = Sen2Pro(build_network("bert"), tokenizer=tokenizer)
+    return model.distill(some_sentences(500, 0), samples=8, verbose=False)
+
+
+@pytest.fixture(scope="module")
+def reference(tokenizer):
+    texts = some_sentences(40, 1)
+    return texts, Sen2Pro(build_network("bert"), tokenizer=tokenizer, samples=200, seed=1).encode_sources(texts)
+
+
+def log_error(found, truth):
+    return np.mean(np.log(found.variance / truth.variance) ** 2)
+
+
+@pytest.mark.parametrize("source", ["model", "data"])
+def test_one_pass_predicts_variances_better_than_15_samples(distilled, reference, tokenizer, source):
+    texts, truth = reference
+    sampled = Sen2Pro(build_network("bert"), tokenizer=tokenizer, samples=15).encode_sources(texts)
+    predicted = distilled.encode_sources(texts)
+    assert log_error(predicted[source], truth[source]) < 0.9 * log_error(sampled[source], truth[source])
+    ratio = predicted[source].total_variance / truth[source].total_variance
+    assert np.exp(np.abs(np.log(ratio).mean())) < 1.1
+
+
+@pytest.mark.parametrize("source", ["model", "data"])
+def test_the_predicted_mean_is_nearer_than_the_plain_vector(distilled, reference, source):
+    texts, truth = reference
+    plain = distilled.sen2vec(texts)
+    error = np.mean((distilled.encode_sources(texts)[source].mean - truth[source].mean) ** 2)
+    assert error < 0.8 * np.mean((plain - truth[source].mean) ** 2)
+
+
+def test_few_samples_and_the_head_are_better_than_either(distilled, reference, tokenizer):
+    texts, truth = reference
+    settings = {"tokenizer": tokenizer, "samples": 6}
+    joined = Sen2Pro(build_network("bert"), method="shrinkage", head=distilled.head, **settings).encode_sources(texts)
+    sampled = Sen2Pro(build_network("bert"), **settings).encode_sources(texts)
+    predicted = distilled.encode_sources(texts)
+    for source in ("model", "data"):
+        both = log_error(joined[source], truth[source])
+        assert both < 1.05 * log_error(predicted[source], truth[source])
+        assert both < log_error(sampled[source], truth[source])
+        means = [np.mean((g[source].mean - truth[source].mean) ** 2) for g in (joined, sampled, predicted)]
+        assert means[0] < 1.05 * min(means[1:])
+
+
+def test_a_prediction_does_not_depend_on_its_batch(distilled):
+    texts = some_sentences(12, 2)
+    together = distilled.encode(texts)
+    for i, text in enumerate(texts):
+        np.testing.assert_allclose(distilled.encode(text).mean, together[i].mean, atol=1e-5)
+        np.testing.assert_allclose(distilled.encode(text).variance, together[i].variance, rtol=1e-4)
+
+
+def test_coverage_is_low_for_what_the_head_has_never_seen(distilled):
+    usual = distilled.encode(some_sentences(200, 3)).coverage
+    assert 0.3 < np.median(usual) < 0.7
+    assert (usual < 0.01).mean() < 0.05
+    longer = distilled.encode([" ".join(WORDS[:26])])
+    assert longer.coverage[0] == 0
+
+
+def test_a_head_is_saved_and_loaded(distilled, tmp_path, tokenizer):
+    texts = some_sentences(5, 4)
+    distilled.head.save(tmp_path / "head")
+    loaded = Sen2Pro(build_network("bert"), tokenizer=tokenizer, method="one-pass", head=tmp_path / "head")
+    assert loaded.encode(texts) == distilled.encode(texts)
+    distilled.save(tmp_path / "model")
+    again = Sen2Pro.load(tmp_path / "model")
+    assert again.method == "one-pass"
+    np.testing.assert_allclose(again.encode(texts).variance, distilled.encode(texts).variance, rtol=1e-5)
+    assert Sen2Pro.load(tmp_path / "model", method="sampling", samples=3).encode(texts).coverage is None
+    few = Sen2Pro(tmp_path / "model", method="shrinkage", samples=3)
+    assert few.encode(texts).coverage.shape == (5,)
+
+
+def test_the_signature_says_head_corpus_and_teacher(distilled, tiny):
+    signature = distilled.encode(["the dog runs"]).signature
+    assert f"one-pass (head {distilled.head.hash}, corpus {distilled.head.corpus['hash']} of" in signature.estimator
+    assert "teacher 8+8, seed 0" in signature.estimator
+    assert (signature.samples, signature.seed) == ("0", "no")
+    with pytest.raises(Sen2ProError, match="estimator"):
+        distilled.similarity(distilled.encode(["the dog runs"]), tiny.encode(["the dog runs"]))
+
+
+def test_coverage_survives_files_and_indexing(distilled, tmp_path):
+    g = distilled.encode(some_sentences(6, 5))
+    for name in ("g.parquet", "g.safetensors"):
+        g.save(tmp_path / name)
+        assert Gaussian.load(tmp_path / name) == g
+        g[2].save(tmp_path / f"one-{name}")
+        assert Gaussian.load(tmp_path / f"one-{name}") == g[2]
+    assert Gaussian.concatenate([g[:2], g[2:]]) == g
+    assert Gaussian.concatenate([g[:2], Gaussian(g.mean[2:], g.variance[2:], g.signature)]).coverage is None
+    with pytest.raises(Sen2ProError, match="coverage must have shape"):
+        Gaussian(g.mean, g.variance, coverage=[1.0])
+
+
+@pytest.mark.parametrize("uncertainty", ["model", "data"])
+def test_one_kind_of_uncertainty_alone(distilled, tokenizer, uncertainty):
+    model = Sen2Pro(
+        build_network("bert"), tokenizer=tokenizer, method="one-pass", head=distilled.head, uncertainty=uncertainty
+    )
+    texts = some_sentences(4, 6)
+    expected = distilled.encode_sources(texts)[uncertainty]
+    np.testing.assert_array_equal(model.encode(texts).variance, expected.variance)
+
+
+def test_a_head_for_another_model_is_refused(distilled, tokenizer):
+    for family, changes, what in (("electra", {}, "hash"), ("bert", {"normalize": True}, "geometry")):
+        with pytest.raises(Sen2ProError, match=f"does not fit this model: .*{what}"):
+            Sen2Pro(
+                build_network(family), tokenizer=tokenizer, method="one-pass", head=distilled.head, **changes
+            )  # fmt: skip
+
+
+def test_a_model_without_a_head_says_how_to_get_one(tiny, bert, tokenizer):
+    with pytest.raises(Sen2ProError, match="there is no head for BertModel.*distill"):
+        Sen2Pro(bert, tokenizer=tokenizer, method="one-pass")
+    with pytest.raises(Sen2ProError, match="takes no samples"):
+        Sen2Pro(bert, tokenizer=tokenizer, method="one-pass", samples=4)
+    with pytest.raises(Sen2ProError, match="method"):
+        Sen2Pro(bert, tokenizer=tokenizer, method="two-pass")
+
+
+def test_bad_corpora_are_refused(tiny):
+    with pytest.raises(Sen2ProError, match="at least 200 different sentences, better thousands, not 2"):
+        tiny.distill(["the dog runs", "a cat"] * 300)
+    with pytest.raises(Sen2ProError, match="at least 6 samples"):
+        tiny.distill(some_sentences(300, 0), samples=2)
+    with pytest.raises(Sen2ProError, match="held_out"):
+        tiny.distill(some_sentences(300, 0), held_out=0.9)
+    assert tiny.method == "sampling"
+
+
+def test_damaged_heads_are_refused(distilled, tmp_path):
+    with pytest.raises(Sen2ProError, match="there is no head"):
+        Head.load(tmp_path)
+    distilled.head.save(tmp_path)
+    tensors = load_file(tmp_path / TENSORS)
+    tensors["model.error"] = tensors["model.error"] + 1
+    save_file(tensors, tmp_path / TENSORS)
+    with pytest.raises(Sen2ProError, match="damaged"):
+        Head.load(tmp_path)
+    config = json.loads((tmp_path / CONFIG).read_text())
+    del config["strengths"]
+    (tmp_path / CONFIG).write_text(json.dumps(config))
+    with pytest.raises(Sen2ProError, match="cannot be read"):
+        Head.load(tmp_path)
+
+
+def test_distilling_leaves_the_encoder_alone(tokenizer):
+    network = build_network("bert")
+    model = Sen2Pro(network, tokenizer=tokenizer)
+    before = model.encoder.hash
+    model.distill(some_sentences(250, 7, longest=5), samples=6, verbose=False)
+    assert model.encoder.hash == before
+    assert not network.training
+
+
+@pytest.mark.parametrize("family", ["t5", "albert"])
+def test_other_families_and_geometries_can_be_distilled(family, tokenizer, capsys):
+    model = Sen2Pro(build_network(family), tokenizer=tokenizer, normalize=True)
+    model.fit_whitening(some_sentences(300, 8), dim=16)
+    model.distill(some_sentences(300, 8), samples=6)
+    assert "R2 on held-out sentences" in capsys.readouterr().out
+    g = model.encode(some_sentences(5, 9))
+    assert g.shape == (5, 16)
+    assert (g.variance > 0).all()
+
+
+@pytest.mark.parametrize("normalize", [True, False])
+def test_the_default_model_has_heads(normalize):
+    one = Sen2Pro("all-MiniLM-L6-v2", method="one-pass", normalize=normalize)
+    many = Sen2Pro("all-MiniLM-L6-v2", samples=40, normalize=normalize, seed=1)
+    few = Sen2Pro("all-MiniLM-L6-v2", samples=5, normalize=normalize)
+    texts = [
+        "A man is playing a guitar.",
+        "The committee met for the third time this year, in Geneva, to discuss the rules of trade.",
+        "Thanks!",
+        "Shares of the company fell by four percent on Tuesday.",
+        "how to boil an egg",
+    ]
+    truth, predicted, sampled = (model.encode_sources(texts) for model in (many, one, few))
+    live = truth["model"].variance.max(axis=0) > 1e-9
+    assert live.sum() == 381  # three dimensions of MiniLM never vary
+    for source in ("model", "data"):
+        errors = [
+            np.mean(np.log(g[source].variance[:, live] / truth[source].variance[:, live]) ** 2)
+            for g in (predicted, sampled)
+        ]
+        assert errors[0] < 0.5 * errors[1]
+        ratio = predicted[source].total_variance / truth[source].total_variance
+        assert np.exp(np.abs(np.log(ratio)).mean()) < 1.5
+    assert np.median(one.encode(texts).coverage) > 0.1
+    strange = ["aaaa aaaa aaaa aaaa aaaa aaaa aaaa", "今日は天気がいいですね", "!!! ??? ..."]
+    assert (one.encode(strange).coverage < 0.01).all()
+    assert one.encode(["word " * 150]).coverage[0] == 0
