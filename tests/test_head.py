@@ -217,3 +217,10 @@ def test_the_default_model_has_heads(normalize):
     strange = ["aaaa aaaa aaaa aaaa aaaa aaaa aaaa", "今日は天気がいいですね", "!!! ??? ..."]
     assert (one.encode(strange).coverage < 0.01).all()
     assert one.encode(["word " * 150]).coverage[0] == 0
+
+
+def test_on_the_sphere_the_mean_has_the_length_that_the_variance_leaves(minilm):
+    texts = ["A man is playing a guitar.", "Thanks!", "Shares of the company fell by four percent on Tuesday."]
+    for settings in ({"method": "one-pass"}, {"method": "shrinkage", "samples": 3}, {"samples": 3}):
+        for g in Sen2Pro("all-MiniLM-L6-v2", **settings).encode_sources(texts).values():
+            np.testing.assert_allclose((g.mean.astype(float) ** 2).sum(axis=1) + g.total_variance, 1, atol=1e-5)

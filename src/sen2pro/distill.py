@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from sen2pro.model import Sen2Pro
 
 _PENALTIES = (0.0, *np.geomspace(1, 1e6, 13), np.inf)
-_KEPT = 0.99  # of the gain of all components, when the least useful ones are dropped
+_KEPT = 0.97  # of the gain of all components, when the least useful ones are dropped
 _AXES = 64
 _AT_LEAST = 200  # sentences
 
@@ -70,21 +70,35 @@ def learn(model: Sen2Pro, texts: list[str], samples: int, held_out: float, batch
         for start in range(0, len(texts), 256):
             part = texts[start : start + 256]
             drawn = {name: np.empty((len(part), counts[name], model.dim), np.float32) for name in model.sources}
-            for source, index, number, vectors in model._samples(part, prompt, batch_size, advance, counts):
+            for source, index, number, vectors in model.sampler.draw(part, prompt, counts, batch_size, advance):
                 drawn[source][index, number] = vectors
             for name, array in drawn.items():
                 teachers[name].put(slice(start, start + len(part)), array)
+    return fit_for(model, texts, teachers, prompt=prompt, held_out=held_out, batch_size=batch_size)
+
+
+def fit_for(
+    model: Sen2Pro,
+    texts: list[str],
+    teachers: dict[str, Teacher],
+    *,
+    prompt: str = "",
+    held_out: float = 0.2,
+    batch_size: int | None = None,
+) -> Head:
+    """Fit a head for a model on sentences whose samples are there."""
     layers = range(max(model.encoder.depth - 1, 0))  # the last one is what the vector is made of
-    states, plain = model._states(texts, prompt, layers, batch_size, False)
-    teacher = {"samples": "+".join(map(str, counts.values())), "seed": model.seed, "version": __version__}
+    states = model.sampler.plain(texts, prompt, layers=layers, batch_size=batch_size, warn=False)
+    counts = "+".join(str(teacher.count) for teacher in teachers.values())
+    digest = hashlib.sha256("\n".join(texts).encode()).hexdigest()
     return fit(
         states,
-        plain,
+        model.sampler.finish(states.vectors),
         teachers,
         layers=layers,
         space=space_of(model.signature()),
-        corpus=corpus_of(texts),
-        teacher=teacher,
+        corpus={"hash": digest[:8], "size": len(texts)},
+        teacher={"samples": counts, "seed": model.seed, "version": __version__},
         held_out=held_out,
     )
 
@@ -141,9 +155,6 @@ class _Ridge:
 
         s, w = self._s[:, None], penalty[kept][None]
         weights = self._v @ (s / (s**2 + w) * inner[:, kept]) / self._scale[:, None]
-        size = np.abs(weights).max(axis=0, initial=1e-30)  # so that float16 keeps three digits of each
-        weights = (weights / size).astype(np.float16)
-        onto = (directions[kept] * size[:, None]).astype(np.float32)
         out = components / (1 - terms_leverage)[:, None]
         for value in np.unique(penalty[kept]):
             columns = kept[penalty[kept] == value]
@@ -153,9 +164,9 @@ class _Ridge:
             out[:, columns] = (components[:, columns] - fitted) / (1 - leverage)[:, None]
         linear = Linear(
             layers if len(kept) else None,
-            (coefficients - self._cross @ weights @ onto).astype(np.float32),
-            weights,
-            onto,
+            (coefficients - self._cross @ weights @ directions[kept]).astype(np.float32),
+            weights.astype(np.float32),
+            directions[kept].astype(np.float32),
             transform,
         )
         return linear, targets - out @ directions
@@ -227,8 +238,11 @@ def fit(
         lesson = _Lesson(samples, plain)
         name, transform = choices[source, "variance"]
         linear, out = whole[name].fit(lesson.targets(transform), candidates[name], transform)
-        parts["variances"][source] = lesson.spread(linear)
-        parts["strengths"][source] = lesson.strength(np.log(lesson.variances(transform, out)))
+        predicted = lesson.variances(transform, out)
+        # Logarithms of few samples with heavy tails are too small; totals of a sentence are right on average.
+        scale = float((lesson.variance.sum(axis=1) / predicted.sum(axis=1)).mean())
+        parts["variances"][source] = lesson.spread(linear, scale)
+        parts["strengths"][source] = lesson.strength(np.log(scale * predicted))
         name, _ = choices[source, "shift"]
         parts["shifts"][source], out = whole[name].fit(lesson.shift, candidates[name])
         noise = samples.variance.mean(axis=0) / samples.count
@@ -268,11 +282,15 @@ class _Lesson:
         """Return the loss whose minimum is the true variance, whatever the distribution of the samples."""
         return float((np.log(predicted) + self.variance[rows] / predicted).mean())
 
-    def spread(self, linear: Linear) -> Linear:
-        """Return a map onto all dimensions, also those that never vary."""
+    def spread(self, linear: Linear, scale: float) -> Linear:
+        """Return a map onto all dimensions, also those that never vary, whose variances are `scale` times as large."""
         k = len(self.live)
         terms, directions = np.zeros((len(linear.terms), k)), np.zeros((len(linear.directions), k))
         terms[:, self.live], directions[:, self.live] = linear.terms, linear.directions
+        if linear.transform == "log":
+            terms[0] += np.log(scale)  # the constant term
+        else:
+            terms, directions = terms * np.sqrt(scale), directions * np.sqrt(scale)
         return Linear(
             linear.layers, terms.astype(np.float32), linear.states, directions.astype(np.float32), linear.transform
         )
@@ -342,9 +360,3 @@ def _coverage(states: States, layers: tuple[int, ...], rest: NDArray[np.int64], 
     )
     distances = np.sort(coverage.distance(_rows(states, held))).astype(np.float32)
     return Coverage(**{**vars(coverage), "distances": distances})
-
-
-def corpus_of(texts: Sequence[str]) -> dict[str, Any]:
-    """Return hash and size of a corpus."""
-    digest = hashlib.sha256("\n".join(texts).encode())
-    return {"hash": digest.hexdigest()[:8], "size": len(texts)}

@@ -69,7 +69,7 @@ class Linear:
 
     layers: tuple[int, ...] | None
     terms: Array  # (b, k)
-    states: NDArray[np.float16]  # (F, r)
+    states: Array  # (F, r)
     directions: Array  # (r, k)
     transform: str = ""
 
@@ -113,6 +113,18 @@ class Coverage:
         lengths = states.scalars()[:, :2]
         inside = ((lengths >= self.low[:2] - 1e-6) & (lengths <= self.high[:2] + 1e-6)).all(axis=1)
         return np.asarray(np.where(inside, share, 0.0), np.float32)
+
+
+def on_sphere(mean: Array64, variance: Array64) -> Array64:
+    """Give means the length that samples of length 1 leave them: |mean|^2 + total variance = 1.
+
+    A head predicts variances far better than the length of the mean, which says how much the samples agree.
+
+    >>> on_sphere(np.array([[2.0, 0.0]]), np.array([[0.3, 0.06]]))
+    array([[0.8, 0. ]])
+    """
+    length = np.sqrt(np.maximum(1 - variance.sum(axis=-1, keepdims=True), 0.0))
+    return np.asarray(mean * length / np.maximum(np.linalg.norm(mean, axis=-1, keepdims=True), 1e-12))
 
 
 class Prediction(NamedTuple):

@@ -13,17 +13,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sen2pro import __version__
-from sen2pro.checks import SOURCES, check_batch_size, check_rate, check_samples, check_seed, check_sentences
+from sen2pro.checks import SOURCES, check_rate, check_samples, check_seed, check_sentences
 from sen2pro.distances import distance, distance_pairwise
 from sen2pro.encoder import Encoder
 from sen2pro.errors import Sen2ProError, Sen2ProWarning, one_of
 from sen2pro.estimation import COMBINATIONS, Moments, combine
 from sen2pro.gaussian import Array, Array64, Gaussian
-from sen2pro.head import CONFIG, Head, States, shipped
-from sen2pro.progress import Show, progress
+from sen2pro.head import CONFIG, Head, on_sphere, shipped
+from sen2pro.progress import Show
 from sen2pro.resolve import DEFAULT_MODEL
-from sen2pro.sampling.edits import OPERATIONS, is_unspaced
-from sen2pro.sampling.passes import embed, samples
+from sen2pro.sampling.edits import OPERATIONS
+from sen2pro.sampling.sampler import Sampler
 from sen2pro.shrinkage import shrunk, shrunk_to_batch
 from sen2pro.signature import Signature
 from sen2pro.whitening import Whitening
@@ -45,7 +45,7 @@ class Sen2Pro:
         `shrinkage` joins few samples with what the head predicts or, if there is none, with what the sentences of
         the batch have in common: then, and only then, a result depends on its batch.
     samples
-        Number of samples N of each source of uncertainty, or a pair (model, data); 15 by default, none in one pass.
+        Number of samples N of each source of uncertainty, or a pair (model, data); without meaning in one pass.
     uncertainty
         `both`, `model` (MC dropout) or `data` (word-level edits).
     combine
@@ -92,7 +92,7 @@ class Sen2Pro:
         model: Any = DEFAULT_MODEL,
         *,
         method: str = "sampling",
-        samples: int | tuple[int, int] | None = None,
+        samples: int | tuple[int, int] = 15,
         uncertainty: str = "both",
         combine: str = "individual",
         pooling: str | None = None,
@@ -113,9 +113,9 @@ class Sen2Pro:
         self.uncertainty = one_of("uncertainty", uncertainty, ("both", *SOURCES))
         self.combine = one_of("combine", combine, COMBINATIONS)
         self.sources = SOURCES if uncertainty == "both" else (uncertainty,)
-        if method == "one-pass" and samples is not None:
+        if method == "one-pass" and samples != 15:
             raise Sen2ProError("one pass takes no samples; to add some to what the head predicts: method='shrinkage'")
-        self.samples = check_samples(15 if samples is None else samples, self.sources)
+        self.samples = check_samples(samples, self.sources)
         self.seed = check_seed(seed)
         saved = _saved_settings(model)
         pooling = saved.get("pooling") if pooling is None else pooling
@@ -135,8 +135,13 @@ class Sen2Pro:
             allow_pickle=allow_pickle,
         )
         self.encoder.name = saved.get("name", self.encoder.name)
-        self.normalize = self.encoder.unit if normalize is None else normalize
-        self.whitening = self._find_whitening(whitening, saved)
+        self.sampler = Sampler(
+            self.encoder,
+            self.seed,
+            words=lambda: self.vocabulary,
+            normalize=self.encoder.unit if normalize is None else normalize,
+            whitening=self._find_whitening(whitening, saved),
+        )
         if vocabulary is not None and (isinstance(vocabulary, str) or not vocabulary):
             raise Sen2ProError("vocabulary must be a list of at least one word")
         self._vocabulary = list(vocabulary) if vocabulary is not None else None
@@ -207,6 +212,16 @@ class Sen2Pro:
 
     def _counts(self, sources: Sequence[str]) -> str:
         return "0" if self.method == "one-pass" else "+".join(str(self.samples[name]) for name in sources)
+
+    @property
+    def normalize(self) -> bool:
+        """Whether every sample is scaled to length 1."""
+        return self.sampler.normalize
+
+    @property
+    def whitening(self) -> Whitening | None:
+        """The whitening in use, if any."""
+        return self.sampler.whitening
 
     @property
     def vocabulary(self) -> list[str]:
@@ -301,7 +316,7 @@ class Sen2Pro:
         found: dict[str, tuple[Array64, Array64]] = {}
         if self.method != "one-pass":
             moments = {source: Moments(len(texts), self.dim) for source in self.sources}
-            for source, index, _, vectors in self._samples(texts, prefix, batch_size, show_progress_bar):
+            for source, index, _, vectors in self._draw(texts, prefix, batch_size, show_progress_bar):
                 moments[source].update(index, vectors)
             found = {source: (m.mean, m.variance) for source, m in moments.items()}
         coverage = None
@@ -313,6 +328,12 @@ class Sen2Pro:
             for name in self.sources
         }
         return {name: part[0] for name, part in parts.items()} if isinstance(sentences, str) else parts
+
+    def _draw(
+        self, texts: list[str], prompt: str, batch_size: int | None, show: Show
+    ) -> Iterator[tuple[str, NDArray[np.int64], NDArray[np.int64], Array]]:
+        counts = {source: self.samples[source] for source in self.sources}
+        return self.sampler.draw(texts, prompt, counts, batch_size, show)
 
     def join(self, parts: Mapping[str, Gaussian]) -> Gaussian:
         """Join what `encode_sources` returned into what `encode` returns."""
@@ -341,7 +362,10 @@ class Sen2Pro:
                 result[name] = mean, shrunk_to_batch(variance * n / (n - 1), n)
             return result, None
         shown = show if self.method == "one-pass" else False
-        states, plain = self._states(texts, prompt, self._head.layers, batch_size, shown)
+        states = self.sampler.plain(
+            texts, prompt, layers=self._head.layers, batch_size=batch_size, show=shown, warn=self.method == "one-pass"
+        )
+        plain = self.sampler.finish(states.vectors)
         for name in self.sources:
             shift, variance = self._head.predict(states, name)
             mean = plain + shift
@@ -350,20 +374,8 @@ class Sen2Pro:
                 variance = shrunk(sampled[name][1] * n / (n - 1), n, variance, self._head.strengths[name])
                 error, noise = self._head.errors[name], variance / n
                 mean = mean + error / np.maximum(error + noise, 1e-30) * (sampled[name][0] - mean)
-            result[name] = mean, variance
+            result[name] = on_sphere(mean, variance) if self.normalize else mean, variance
         return result, self._head.coverage(states)
-
-    def _states(
-        self, texts: list[str], prompt: str, layers: Sequence[int], batch_size: int | None, show: Show
-    ) -> tuple[States, Array]:
-        """Return what one plain pass says of the sentences, and their finished vectors."""
-        check_batch_size(batch_size)
-        tokens = self.encoder.tokens([prompt + text for text in texts], warn=self.method == "one-pass")
-        with progress(len(texts), show, threshold=2048, unit="sentences") as advance:
-            found = embed(self.encoder, tokens, prompt=prompt, batch_size=batch_size, layers=layers, advance=advance)
-        vectors, *averages = np.split(found, _edges(found.shape[1], self.encoder.dim, len(layers)), axis=1)
-        lengths = np.array([len(ids) for ids in tokens]), np.array([len(text.split()) for text in texts])
-        return States(vectors, dict(zip(layers, averages, strict=True)), *lengths), self._finish(vectors)
 
     def distill(
         self,
@@ -422,7 +434,7 @@ class Sen2Pro:
         """
         texts, prefix = check_sentences(sentences), self.encoder.prompt(prompt, prompt_name)
         result = np.empty((len(texts), sum(self.samples[name] for name in self.sources), self.dim), np.float32)
-        for source, index, number, vectors in self._samples(texts, prefix, batch_size, show_progress_bar):
+        for source, index, number, vectors in self._draw(texts, prefix, batch_size, show_progress_bar):
             offset = 0 if source == self.sources[0] else self.samples[self.sources[0]]
             result[index, offset + number] = vectors
         return result[0] if isinstance(sentences, str) else result
@@ -437,13 +449,14 @@ class Sen2Pro:
     ) -> Array:
         """Return the plain vectors (n, k) of one deterministic pass: what the encoder gives without sen2pro."""
         texts, prefix = check_sentences(sentences), self.encoder.prompt(prompt, prompt_name)
-        vectors = self._finish(self._plain(texts, prefix, batch_size))
+        vectors = self.sampler.finish(self.sampler.plain(texts, prefix, batch_size=batch_size).vectors)
         return vectors[0] if isinstance(sentences, str) else vectors
 
     def fit_whitening(self, corpus: Sequence[str], *, dim: int | None = None, batch_size: int | None = None) -> Sen2Pro:
         """Fit a whitening on the plain vectors of a corpus and use it from now on; returns the model itself."""
         prompt = self.encoder.prompt(None, None)
-        self.whitening = Whitening.fit(self._plain(check_sentences(corpus), prompt, batch_size), dim)
+        plain = self.sampler.plain(check_sentences(corpus), prompt, batch_size=batch_size).vectors
+        self.sampler.whitening = Whitening.fit(plain, dim)
         return self
 
     def similarity(self, a: Gaussian, b: Gaussian, *, metric: str = "sen2pro", alpha: float | str = "ratio") -> Array:
@@ -502,72 +515,11 @@ class Sen2Pro:
             del settings["samples"]
         return cls(str(folder), **{**settings, **changes})
 
-    def _samples(
-        self,
-        texts: list[str],
-        prompt: str,
-        batch_size: int | None,
-        show: Show,
-        counts: Mapping[str, int] | None = None,
-    ) -> Iterator[tuple[str, NDArray[np.int64], NDArray[np.int64], Array]]:
-        """Yield (source, sentence index, sample number, finished vectors) for every sample of every source."""
-        counts = counts or self.samples
-        check_batch_size(batch_size)
-        if "data" in self.sources and any(map(is_unspaced, texts)):
-            warnings.warn(
-                "some sentences have no spaces and count as one word each, so their data uncertainty means little; "
-                "split them into words, or use uncertainty='model'",
-                Sen2ProWarning,
-                stacklevel=4,
-            )
-        tokens = self.encoder.tokens([prompt + text for text in texts], warn=True)
-        limit = self.encoder.max_length
-        texts = [
-            text if len(ids) < limit else self.encoder.seen(text, prompt)
-            for text, ids in zip(texts, tokens, strict=True)
-        ]
-        total = len(texts) * sum(counts[source] for source in self.sources)
-        with progress(total, show, threshold=256) as advance:
-            for source in self.sources:
-                runs = samples(
-                    self.encoder,
-                    texts,
-                    tokens,
-                    source,
-                    counts[source],
-                    seed=self.seed,
-                    vocabulary=self.vocabulary if source == "data" else (),
-                    prompt=prompt,
-                    batch_size=batch_size,
-                    advance=advance,
-                )
-                for index, number, vectors in runs:
-                    yield source, index, number, self._finish(vectors)
-
-    def _plain(self, texts: list[str], prompt: str, batch_size: int | None) -> Array:
-        check_batch_size(batch_size)
-        tokens = self.encoder.tokens([prompt + text for text in texts], warn=True)
-        return embed(self.encoder, tokens, prompt=prompt, batch_size=batch_size)
-
-    def _finish(self, vectors: Array) -> Array:
-        """Whiten, then normalise, as the settings say."""
-        if self.whitening:
-            vectors = self.whitening.apply(vectors)
-        if self.normalize:
-            vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12)
-        return vectors
-
 
 def _saved_settings(model: Any) -> dict[str, Any]:
     """Return what `Sen2Pro.save` wrote into a folder; nothing for any other model."""
     path = Path(model) / _SETTINGS_FILE if isinstance(model, (str, Path)) else None
     return dict(json.loads(path.read_text(encoding="utf-8"))) if path and path.is_file() else {}
-
-
-def _edges(columns: int, dim: int, layers: int) -> list[int]:
-    """Say where the vectors end, and each of the hidden states behind them."""
-    width = (columns - dim) // max(layers, 1)
-    return [dim + i * width for i in range(layers)]
 
 
 def _short_hash(text: str) -> str:

@@ -82,7 +82,7 @@ def encode(
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the output file if it exists.")] = False,
     method: options.Method = "sampling",
     head: options.HeadFolder = None,
-    samples: options.Samples = None,
+    samples: options.Samples = "15",
     uncertainty: options.Uncertainty = "both",
     combine: options.Combine = "individual",
     pooling: options.Pooling = None,
@@ -121,7 +121,7 @@ def compare(
     model: options.Model = DEFAULT_MODEL,
     method: options.Method = "sampling",
     head: options.HeadFolder = None,
-    samples: options.Samples = None,
+    samples: options.Samples = "15",
     pooling: options.Pooling = None,
     normalize: options.Normalize = None,
     dropout: options.Dropout = None,
@@ -147,7 +147,7 @@ def compare(
 def demo(
     model: options.Model = DEFAULT_MODEL,
     output: Annotated[str, typer.Option("--output", "-o", help="Where to put the picture.")] = "sen2pro_demo.png",
-    samples: options.Samples = None,
+    samples: options.Samples = "15",
     seed: options.Seed = 0,
 ) -> None:
     """Show what sen2pro does, on a dozen sentences: a table and a picture."""

