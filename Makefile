@@ -32,9 +32,11 @@ format: $(READY) ## Format the code and mend what the linter can
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: $(READY) ## Measure cost and, on STS-B test, quality (needs SEN2PRO_DATA)
+bench: $(READY) ## Measure cost, quality of variances and use downstream: tables, JSON, plots (needs SEN2PRO_DATA; hours)
 	$(BIN)/python benchmarks/speed.py
-	$(BIN)/python benchmarks/sts_quick.py
+	$(BIN)/python benchmarks/memory.py
+	$(BIN)/python benchmarks/variance_quality.py
+	$(BIN)/python benchmarks/downstream.py --hundred
 
 clean: ## Delete the environment and all caches
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis

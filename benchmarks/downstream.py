@@ -38,7 +38,7 @@ def gaussians(model: Sen2Pro, texts: list[str], samples: np.ndarray) -> Gaussian
         found = {}
         for i, source in enumerate(model.sources):
             first = i * samples.shape[1] // 2
-            found[source] = estimate(model._finish(samples[rows, first : first + model.samples[source]]))
+            found[source] = estimate(model.sampler.finish(samples[rows, first : first + model.samples[source]]))
         if model.method == "shrinkage":
             found, _ = model._with_head(texts[rows], "", found, None, False)
         parts.append(model.join({name: Gaussian(*found[name], model.signature("", name)) for name in model.sources}))

@@ -6,18 +6,14 @@
 
 The contestants take turns, so that a noisy machine treats them alike; absolute times mean nothing here. Also measured:
 how cost grows with the number of sentences, the number of samples and the length; what share of the time matrix
-products of the same size take on their own; all-pairs distances against scipy; the memory of the command line.
+products of the same size take on their own; all-pairs distances against scipy.
 """
 
 from __future__ import annotations
 
 import argparse
 import gc
-import os
 import statistics
-import subprocess
-import sys
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -198,26 +194,6 @@ def all_pairs() -> dict[str, float]:
     }
 
 
-def command_line(count: int) -> dict[str, float]:
-    """Return the peak memory of `sen2pro encode` on a few and on many short sentences, in MB."""
-    words = "the a man woman dog cat plays runs eats sees guitar ball park house big small".split()  # noqa: SIM905
-    rng = np.random.default_rng(0)
-    found = {}
-    with tempfile.TemporaryDirectory() as folder:
-        for n, method in ((1, "one-pass"), (count, "one-pass"), (count // 100, "sampling")):
-            path = Path(folder) / "in.txt"
-            path.write_text("\n".join(" ".join(rng.choice(words, 4)) for _ in range(n)))
-            command = [sys.executable, "-m", "sen2pro", "encode", str(path), f"{folder}/out.parquet", "--overwrite"]
-            process = subprocess.Popen([*command, "--method", method], stdout=subprocess.DEVNULL)
-            _, status, usage = os.wait4(process.pid, 0)
-            if status:
-                raise SystemExit(f"sen2pro encode ended with {status}")
-            found[f"{n} sentences, {method}"] = usage.ru_maxrss / 1024
-    for name, megabytes in found.items():
-        print(f"  sen2pro encode, {name}: {megabytes:.0f} MB")
-    return found
-
-
 def plot(results: dict[str, Any]) -> None:
     """Draw the cost of each method, with the range over the rounds."""
     import matplotlib
@@ -257,7 +233,6 @@ def main() -> None:
     results = {"name": options.name, "threads": options.threads, **contest(options)}
     if not options.quick:
         results["all pairs"] = all_pairs()
-        results["memory of the command line"] = command_line(200_000)
     save(options.name, results)
     plot(results)
 

@@ -80,7 +80,7 @@ def main() -> None:
         parts = {name: model.encode_sources(texts) for name, model in models.items()}
         for i, source in enumerate(("model", "data")):
             rows = slice(i * options.reference, (i + 1) * options.reference)
-            drawn = (models["one-pass"]._finish(samples[n, rows]) for n in range(len(texts)))
+            drawn = (models["one-pass"].sampler.finish(samples[n, rows]) for n in range(len(texts)))
             reference = np.stack([estimate(each)[1] for each in drawn])
             print(f"\n{source} uncertainty, {geometry}: R2 per dimension (total; ratio of totals x/ its spread)")
             print("  " + " " * 22 + "".join(f"{kind:>32s}" for kind in kinds))
