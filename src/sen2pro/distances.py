@@ -18,6 +18,7 @@ from sen2pro.signature import check_comparable
 
 _BLOCK = 1024  # rows and columns of an all-pairs table that are worked on at once
 _BLOCK_NUMBERS = 1 << 22  # of a broadcast block
+_TILE, _TILE_NUMBERS = 256, 1 << 20  # columns of an L1 tile, and numbers in its buffer
 
 
 class _Pairwise:
@@ -55,15 +56,19 @@ class _AllPairs:
 
     @staticmethod
     def l1(x: NDArray[Any], y: NDArray[Any]) -> Array64:
-        """In float32, like the numbers it is of, through a buffer that stays in the cache."""
+        """In float32, like the numbers it is of, in tiles that stay in the cache."""
         import torch
 
         left, right = (torch.tensor(v, dtype=torch.float32) for v in (x, y))
-        step = max(1, _BLOCK_NUMBERS // 4 // max(1, right.numel()))
-        result, buffer = torch.empty(len(x), len(y)), torch.empty(step, *right.shape)
-        for start in range(0, len(x), step):
-            rows = left[start : start + step, None]
-            torch.sum(torch.sub(rows, right, out=buffer[: len(rows)]).abs_(), -1, out=result[start : start + step])
+        result = torch.empty(len(x), len(y))
+        for first in range(0, len(y), _TILE):
+            columns = right[first : first + _TILE]
+            step = max(1, _TILE_NUMBERS // max(1, columns.numel()))
+            buffer = torch.empty(step, *columns.shape)
+            for start in range(0, len(x), step):
+                rows = left[start : start + step, None]
+                difference = torch.sub(rows, columns, out=buffer[: len(rows)]).abs_()
+                result[start : start + step, first : first + _TILE] = difference.sum(-1)
         return result.double().numpy()
 
     @staticmethod
