@@ -19,7 +19,22 @@ from common import save
 
 def command_line(count: int) -> dict[str, float]:
     """Return the peak memory of `sen2pro encode` on a few and on many short sentences, in MB."""
-    words = "the a man woman dog cat plays runs eats sees guitar ball park house big small".split()  # noqa: SIM905
+    words = [
+        "the",
+        "a",
+        "man",
+        "woman",
+        "dog",
+        "cat",
+        "plays",
+        "runs",
+        "eats",
+        "sees",
+        "guitar",
+        "ball",
+        "park",
+        "house",
+    ]
     rng = np.random.default_rng(0)
     found = {}
     with tempfile.TemporaryDirectory() as folder:

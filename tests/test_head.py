@@ -224,3 +224,8 @@ def test_on_the_sphere_the_mean_has_the_length_that_the_variance_leaves(minilm):
     for settings in ({"method": "one-pass"}, {"method": "shrinkage", "samples": 3}, {"samples": 3}):
         for g in Sen2Pro("all-MiniLM-L6-v2", **settings).encode_sources(texts).values():
             np.testing.assert_allclose((g.mean.astype(float) ** 2).sum(axis=1) + g.total_variance, 1, atol=1e-5)
+
+
+def test_a_whitening_under_a_head_is_refused(distilled):
+    with pytest.raises(Sen2ProError, match="whiten first, then distill"):
+        distilled.fit_whitening(some_sentences(300, 8), dim=16)

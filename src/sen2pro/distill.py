@@ -210,8 +210,8 @@ def fit(
     ridges = {name: _Ridge(terms[rest], states.features(read)[rest]) for name, read in candidates.items()}
     choices: dict[tuple[str, str], tuple[str, str]] = {}
     quality: dict[str, dict[str, float]] = {}
-    for source, samples in teachers.items():
-        lesson = _Lesson(samples, plain)
+    lessons = {source: _Lesson(samples, plain) for source, samples in teachers.items()}
+    for source, lesson in lessons.items():
         found: dict[tuple[str, str], tuple[float, Array64]] = {}
         for name, ridge in ridges.items():
             for transform in TRANSFORMS:
@@ -234,8 +234,7 @@ def fit(
         name: _Ridge(terms, states.features(candidates[name])) for name in {choice for choice, _ in choices.values()}
     }
     parts: dict[str, dict[str, Any]] = {"shifts": {}, "variances": {}, "errors": {}, "live": {}, "strengths": {}}
-    for source, samples in teachers.items():
-        lesson = _Lesson(samples, plain)
+    for source, lesson in lessons.items():
         name, transform = choices[source, "variance"]
         linear, out = whole[name].fit(lesson.targets(transform), candidates[name], transform)
         predicted = lesson.variances(transform, out)
@@ -245,7 +244,7 @@ def fit(
         parts["strengths"][source] = lesson.strength(np.log(scale * predicted))
         name, _ = choices[source, "shift"]
         parts["shifts"][source], out = whole[name].fit(lesson.shift, candidates[name])
-        noise = samples.variance.mean(axis=0) / samples.count
+        noise = lesson.samples.variance.mean(axis=0) / lesson.samples.count
         parts["errors"][source] = np.maximum(((out - lesson.shift) ** 2).mean(axis=0) - noise, 0).astype(np.float32)
         parts["live"][source] = lesson.live
     return Head(space=space, corpus=corpus, teacher=teacher, quality=quality, coverage=coverage, **parts)
@@ -274,9 +273,8 @@ class _Lesson:
         return np.asarray(full + (full - halves).mean(axis=0) * ratio)
 
     def variances(self, transform: str, predicted: Array64) -> Array64:
-        """Return predictions as variances of the live dimensions, with a floor."""
-        live = predicted if predicted.shape[1] == self.variance.shape[1] else predicted[:, self.live]
-        return floored(TRANSFORMS[transform][1](live))
+        """Return predictions for the live dimensions as variances, with a floor."""
+        return floored(TRANSFORMS[transform][1](predicted))
 
     def deviance(self, predicted: Array64, rows: NDArray[np.int64]) -> float:
         """Return the loss whose minimum is the true variance, whatever the distribution of the samples."""

@@ -454,6 +454,8 @@ class Sen2Pro:
 
     def fit_whitening(self, corpus: Sequence[str], *, dim: int | None = None, batch_size: int | None = None) -> Sen2Pro:
         """Fit a whitening on the plain vectors of a corpus and use it from now on; returns the model itself."""
+        if self._head:
+            raise Sen2ProError("the head of this model was fitted without this whitening; whiten first, then distill")
         prompt = self.encoder.prompt(None, None)
         plain = self.sampler.plain(check_sentences(corpus), prompt, batch_size=batch_size).vectors
         self.sampler.whitening = Whitening.fit(plain, dim)
