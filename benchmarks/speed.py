@@ -1,7 +1,7 @@
 """What does uncertainty cost? Times as multiples of `a`, one `SentenceTransformer.encode` in the same run.
 
     python benchmarks/speed.py                # 500 STS sentences of 8 to 25 words, one thread, median of 5
-    python benchmarks/speed.py --sentences 100 --repeats 3 --quick
+    python benchmarks/speed.py --sentences 100 --repeats 3 --parts contest
     python benchmarks/speed.py --model FOLDER # another encoder; without a head, one-pass is left out
 
 The contestants take turns, so that a noisy machine treats them alike; absolute times mean nothing here. Also measured:
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import gc
+import json
 import os
 import statistics
 import time
@@ -32,6 +33,7 @@ from sen2pro import Gaussian, Sen2Pro, Sen2ProError, distance
 from sen2pro.sampling.edits import edit
 
 SAMPLES = 15
+PARTS = ["contest", "growth", "pairs"]
 
 
 def naive(model: Sen2Pro, sentences: list[str]) -> None:
@@ -93,11 +95,16 @@ def take_turns(contestants: dict[str, Callable[[], object]], repeats: int) -> di
     return times
 
 
-def contest(options: argparse.Namespace) -> dict[str, Any]:
-    """Compare the methods."""
+def material() -> tuple[list[str], list[str]]:
+    """Return the sentences of STS-B test, and those of 8 to 25 words."""
     left, right, _ = read_pairs("stsb_test")
     pool = list(dict.fromkeys(left + right))
-    sentences = [s for s in pool if 8 <= len(s.split()) <= 25][: options.sentences]
+    return pool, [s for s in pool if 8 <= len(s.split()) <= 25]
+
+
+def contest(options: argparse.Namespace) -> dict[str, Any]:
+    """Compare the methods."""
+    sentences = material()[1][: options.sentences]
     exact = Sen2Pro(options.model, samples=SAMPLES)
     source = exact.encoder.source
     few = Sen2Pro(options.model, samples=4)
@@ -151,19 +158,27 @@ def contest(options: argparse.Namespace) -> dict[str, Any]:
         print(f"  matrix products alone: {products:.2f} a a pass, {2 * SAMPLES * products:.1f} a for 15 + 15")
         for name, share in shares.items():
             print(f"  {name}: {share:.0%} of the speed of matrix products")
-    if not options.quick:
-        results["growth"] = growth(options, pool, a / len(sentences))
     return results
 
 
-def growth(options: argparse.Namespace, pool: list[str], a: float) -> dict[str, dict[str, float]]:
+def growth(options: argparse.Namespace) -> dict[str, dict[str, float]]:
     """Measure how the cost of exact sampling grows; in units of `a` for the same number of sentences."""
-    middle = [s for s in pool if 8 <= len(s.split()) <= 25]
+    pool, middle = material()
+    source = Sen2Pro(options.model).encoder.source
+    yardstick = middle[:125]
+    source.encode(yardstick)
 
     def cost(sentences: list[str], samples: int) -> float:
         model = Sen2Pro(options.model, samples=samples)
-        times = [seconds(lambda: model.encode(sentences, show_progress_bar=False)) for _ in range(3)]
-        return statistics.median(times) / (len(sentences) * a)
+        turns = take_turns(
+            {
+                "a": lambda: source.encode(yardstick),
+                "exact": lambda: model.encode(sentences, show_progress_bar=False),
+            },
+            options.repeats,
+        )
+        a = statistics.median(turns["a"]) / len(yardstick)
+        return statistics.median(turns["exact"]) / (len(sentences) * a)
 
     found = {
         "sentences, 4 + 4": {str(n): cost(middle[:n], 4) for n in (30, 125, 500)},
@@ -230,18 +245,24 @@ def main() -> None:
     parser.add_argument("--sentences", type=int, default=500)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--quick", action="store_true", help="the contest only")
+    parser.add_argument(
+        "--parts", nargs="+", choices=PARTS, default=PARTS, help="what to measure; the rest of the file stays"
+    )
     parser.add_argument("--name", default="speed", help="of the files in benchmarks/results")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
 
-    results = {"name": options.name, "threads": options.threads, **contest(options)}
-    if not options.quick:
-        results["all pairs"] = {}
+    file = RESULTS / f"{options.name}.json"
+    results = json.loads(file.read_text()) if file.exists() else {}
+    results |= {"name": options.name, "threads": options.threads}
+    if "contest" in options.parts:
+        results |= contest(options)
+    if "growth" in options.parts:
+        results["growth"] = growth(options)
+    if "pairs" in options.parts:
         for threads in dict.fromkeys((1, os.cpu_count() or 1)):
             torch.set_num_threads(threads)
-            results["all pairs"][f"{threads} thread(s)"] = all_pairs()
-        torch.set_num_threads(options.threads)
+            results.setdefault("all pairs", {})[f"{threads} thread(s)"] = all_pairs()
     save(options.name, results)
     plot(results)
 

@@ -25,6 +25,14 @@ def as_float64(g):
     return g.mean.astype(np.float64), g.variance.astype(np.float64)
 
 
+@pytest.mark.parametrize("faiss", [True, False])
+def test_all_pairs_l1_is_the_same_with_and_without_faiss(monkeypatch, faiss):
+    monkeypatch.setattr(sen2pro.distances, "_faiss_may_help", lambda: faiss)
+    a, b = gaussian(300, 384), gaussian(520, 384)
+    expected = cdist(a.mean.astype(np.float64), b.mean.astype(np.float64), "cityblock")
+    np.testing.assert_allclose(distance(a, b, alpha=0), expected, rtol=1e-5)
+
+
 def test_eq_6_with_a_number():
     a, b = gaussian(), gaussian(4)
     expected = 0.7 * cdist(a.mean, b.mean, "cityblock") + 0.3 * cdist(a.variance, b.variance, "cityblock")

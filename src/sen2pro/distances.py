@@ -6,7 +6,9 @@ sum is taken. All-pairs sums run over blocks, so that no (n, m, k) array is ever
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -43,6 +45,11 @@ class _Pairwise:
         return np.asarray(function(*pairs).sum(axis=-1))
 
 
+def _faiss_may_help() -> bool:
+    """Not on macOS, where faiss and torch bring two OpenMP libraries that crash together."""
+    return sys.platform != "darwin" and find_spec("faiss") is not None
+
+
 class _AllPairs:
     """Sums over dimensions of row i of x with row j of y: (n, m)."""
 
@@ -56,7 +63,12 @@ class _AllPairs:
 
     @staticmethod
     def l1(x: NDArray[Any], y: NDArray[Any]) -> Array64:
-        """In float32, like the numbers it is of, in tiles that stay in the cache."""
+        """In float32, like the numbers it is of: by faiss where it is there, else in tiles that stay in the cache."""
+        if _faiss_may_help():
+            import faiss
+
+            left, right = (np.ascontiguousarray(v, np.float32) for v in (x, y))
+            return np.asarray(faiss.pairwise_distances(left, right, faiss.METRIC_L1), np.float64)
         import torch
 
         left, right = (torch.tensor(v, dtype=torch.float32) for v in (x, y))
