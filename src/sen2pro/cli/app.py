@@ -190,6 +190,145 @@ def distill(
 
 
 @app.command()
+def score(
+    references: Annotated[
+        str,
+        typer.Option("--references", "-r", help="Text (a sentence a line), CSV, TSV, JSONL or Parquet, also .gz."),
+    ],
+    candidates: Annotated[
+        str, typer.Option("--candidates", "-c", help="As many sentences, which stand in pairs with the references.")
+    ],
+    metrics: Annotated[
+        str,
+        typer.Option(
+            help="Names with commas between: sen2pro, sen2vec, bertscore, greedy, average, extrema, bleu, bleu-nltk, "
+            "chrf, ter, cder, rouge-l, meteor."
+        ),
+    ] = "sen2pro,sen2vec,bleu,chrf",
+    column: Annotated[
+        str | None, typer.Option(help="Column with the sentences. (default: text, sentence or the only one)")
+    ] = None,
+    output: Annotated[
+        str | None, typer.Option("--output", "-o", help="A .tsv or .jsonl file for the score of each pair.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of the table.")] = False,
+    model: options.Model = DEFAULT_MODEL,
+    method: options.Method = "sampling",
+    head: options.HeadFolder = None,
+    samples: options.Samples = "15",
+    pooling: options.Pooling = None,
+    normalize: options.Normalize = None,
+    dropout: options.Dropout = None,
+    seed: options.Seed = 0,
+    device: options.Device = None,
+    trust_remote_code: options.TrustRemoteCode = False,
+    allow_pickle: options.AllowPickle = False,
+) -> None:
+    """Score candidates against references, one each, by sen2pro's similarity and by the usual metrics."""
+    from sen2pro.cli.score import run
+
+    run(
+        references, candidates, metrics=metrics, column=column, output=output, as_json=as_json,
+        settings={
+            "model": model, "method": method, "head": head, "samples": samples, "pooling": pooling,
+            "normalize": normalize, "dropout": dropout, "seed": seed, "device": device,
+            "trust_remote_code": trust_remote_code, "allow_pickle": allow_pickle,
+        },
+    )  # fmt: skip
+
+
+@app.command()
+def reproduce(
+    tables: Annotated[
+        list[str],
+        typer.Argument(help="T2 T3 T4 T5 T6 T8 T9 T10 T11, F1 F2 F3 F4, Th1 Th2, or all.", metavar="TABLE..."),
+    ],
+    model: Annotated[
+        str,
+        typer.Option(
+            "--model",
+            "-m",
+            help="Hub id or folder, or an encoder of the paper: bert-base, bert-large, bert-whitening, "
+            "bert-large-whitening, sbert-nli, simcse-base, simcse-large.",
+        ),
+    ] = DEFAULT_MODEL,
+    preset: Annotated[
+        str | None,
+        typer.Option(help="Whose row of the paper the model is, where it is a folder: consert-base, simcse-base, ..."),
+    ] = None,
+    method: options.Method = "sampling",
+    samples: options.Samples = "15",
+    seeds: Annotated[int, typer.Option(help="Average over so many seeds.", min=1)] = 1,
+    limit: Annotated[int | None, typer.Option(help="Take so many items of each set, for a quick look.", min=1)] = None,
+    output: Annotated[
+        str, typer.Option("--output", "-o", help="Folder for JSON, Markdown, pictures and report.html.")
+    ] = "sen2pro_results",
+    cache: Annotated[
+        str | None,
+        typer.Option(help="Folder that keeps what was encoded. (default: SEN2PRO_CACHE, or the user's cache folder)"),
+    ] = None,
+    dropout: options.Dropout = None,
+    device: options.Device = None,
+    trust_remote_code: options.TrustRemoteCode = False,
+    allow_pickle: options.AllowPickle = False,
+) -> None:
+    """Make tables and figures of the paper anew, with its numbers beside ours.
+
+    What is encoded is kept, sentence by sentence: tables share it, and a run that is stopped goes on where it was.
+    The data is looked for in SEN2PRO_DATA; see sen2pro data list.
+    """
+    from sen2pro.cli.reproduce import run
+
+    run(
+        tables, output=output, cache=cache,
+        settings={
+            "model": model, "preset": preset, "method": method, "samples": samples, "seeds": seeds, "limit": limit,
+        },
+        others={
+            "dropout": dropout, "device": device, "trust_remote_code": trust_remote_code, "allow_pickle": allow_pickle,
+        },
+    )  # fmt: skip
+
+
+data_app = typer.Typer(
+    no_args_is_help=True, rich_markup_mode=None, help="Evaluation data: what is there, and how to get the rest."
+)
+app.add_typer(data_app, name="data")
+
+
+@data_app.command("list")
+def data_list() -> None:
+    """List the evaluation sets, the tables of the paper they serve, and where they are or can be had."""
+    from sen2pro.cli.data import run_list
+
+    run_list()
+
+
+@data_app.command("import")
+def data_import(
+    kind: Annotated[str, typer.Argument(help="Whose layout: senteval, evalrank, wmt17 or grade.")],
+    source: Annotated[str, typer.Argument(help="The folder as its authors publish it.")],
+    to: Annotated[str | None, typer.Option(help="Folder to write to. (default: the one SEN2PRO_DATA names)")] = None,
+) -> None:
+    """Convert evaluation data from the layout of its authors; files that exist are never replaced.
+
+    senteval: SentEval's data/downstream, with STS/STS12-en-test/STS.input.*.txt and STS.gs.*.txt,
+    STS/STSBenchmark/sts-*.csv, SICK/SICK_*.txt.
+
+    evalrank: the repository, with data/sent_evalrank/pos_pair.txt and background_sent.txt.
+
+    wmt17: a folder with, anywhere below, DA-syslevel.csv, DA-seglevel.csv, newstest2017-csen-ref.en,
+    newstest2017.SYSTEM.cs-en.
+
+    grade: the repository, with evaluation/eval_data/DATASET/SYSTEM/human_{ctx,hyp,ref}.txt and
+    evaluation/human_score/DATASET/SYSTEM/human_score.txt.
+    """
+    from sen2pro.cli.data import run_import
+
+    run_import(kind, source, to=to)
+
+
+@app.command()
 def info(
     model: Annotated[str, typer.Argument(help="Hub id or folder of the encoder.")] = DEFAULT_MODEL,
     trust_remote_code: options.TrustRemoteCode = False,

@@ -45,13 +45,18 @@ AllowPickle = Annotated[bool, typer.Option("--allow-pickle", help="Read weights 
 def load(model: str, *, samples: str = "15", **settings: Any) -> Sen2Pro:
     """Load a model quietly: no bars and no advice of the libraries underneath."""
     numbers = parse_samples(samples)
+    quiet()
+    from sen2pro.model import Sen2Pro
+
+    return Sen2Pro(model, samples=numbers, **settings)
+
+
+def quiet() -> None:
+    """Switch off the bars and the advice of the libraries underneath."""
     from transformers.utils import logging
 
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     logging.set_verbosity_error()  # type: ignore[no-untyped-call]
-    from sen2pro.model import Sen2Pro
-
-    return Sen2Pro(model, samples=numbers, **settings)
 
 
 def parse_samples(text: str) -> int | tuple[int, int]:

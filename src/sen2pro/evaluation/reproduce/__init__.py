@@ -1,0 +1,64 @@
+"""Every similarity table, figure and theorem of the paper, by its name.
+
+>>> sorted(TABLES)
+['F1', 'F2', 'F3', 'F4', 'T10', 'T11', 'T2', 'T3', 'T4', 'T5', 'T6', 'T8', 'T9', 'Th1', 'Th2']
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from sen2pro.errors import Sen2ProError, one_of
+from sen2pro.evaluation.lab import Lab
+from sen2pro.evaluation.report import Result
+from sen2pro.evaluation.reproduce import figures, generation, ranking, similarity, theorems
+
+TABLES: dict[str, Callable[[Lab], Result]] = {
+    "T2": similarity.t2,
+    "T3": ranking.t3,
+    "T4": generation.t4,
+    "T5": generation.t5,
+    "T6": similarity.t6,
+    "T8": similarity.t8,
+    "T9": ranking.t9,
+    "T10": similarity.t10,
+    "T11": generation.t11,
+    "F1": figures.f1,
+    "F2": figures.f2,
+    "F3": figures.f3,
+    "F4": similarity.f4,
+    "Th1": theorems.th1,
+    "Th2": theorems.th2,
+}
+NEED_SAMPLES = ("T8", "F3", "F4")  # the samples themselves, which only sampling gives
+
+
+def chosen(names: Sequence[str], method: str = "sampling") -> list[str]:
+    """Return the names of tables as they are written here; `all` are all that a method can give.
+
+    >>> chosen(["t2", "TH1"])
+    ['T2', 'Th1']
+    """
+    spelt = {name.lower(): name for name in TABLES}
+    found: list[str] = []
+    for name in names:
+        if name.lower() == "all":
+            found += [t for t in TABLES if method == "sampling" or t not in NEED_SAMPLES]
+        else:
+            found.append(spelt.get(name.lower()) or one_of("table", name, [*TABLES, "all"]))
+    return list(dict.fromkeys(found))
+
+
+def reproduce(name: str, lab: Lab | None = None) -> Result:
+    """Make a table or figure of the paper anew.
+
+    >>> reproduce("Th2", Lab(limit=10)).id
+    'Th2'
+    """
+    lab = lab or Lab()
+    one_of("table", name, TABLES)
+    if name in NEED_SAMPLES and lab.method != "sampling":
+        raise Sen2ProError(
+            f"{name} takes the samples themselves, which {lab.method} does not give; use method sampling"
+        )
+    return TABLES[name](lab)

@@ -1,0 +1,153 @@
+"""The evaluators of sentence-transformers: a model that they take, and the one that had to be made."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from scipy.stats import pearsonr, spearmanr  # type: ignore[import-untyped, unused-ignore]
+from sentence_transformers.sentence_transformer.evaluation import EmbeddingSimilarityEvaluator
+
+from sen2pro.errors import Sen2ProError
+from sen2pro.gaussian import Array
+from sen2pro.integrations.adapter import GaussianArrays
+
+if TYPE_CHECKING:
+    import torch
+
+
+class EvaluationModel(GaussianArrays):
+    """A `Sen2Pro` in the place where an evaluator of sentence-transformers expects a `SentenceTransformer`.
+
+    A sentence is one row: its mean and its variance side by side. `InformationRetrievalEvaluator` asks the model for
+    the similarity of rows, and so gives that of the Gaussians. `EmbeddingSimilarityEvaluator` knows four functions of
+    vectors and no other: use `SimilarityEvaluator`, which asks the model. (Of those four, `manhattan` is twice Eq. 6
+    with alpha=0.5.)
+
+    Parameters
+    ----------
+    model
+        The model to evaluate.
+    metric, alpha
+        Which distance the similarity is the negative of, as for `Sen2Pro.similarity`.
+    batch_size
+        As for `Sen2Pro.encode`; the one that an evaluator sends counts sentences and is not used.
+    """
+
+    @property
+    def similarity_fn_name(self) -> str:
+        """The name that results have: the metric."""
+        return self.metric
+
+    @property
+    def model_card_data(self) -> _NoCard:
+        """Where evaluators put their results for a model card."""
+        return _NoCard(self.metric)
+
+    def encode(
+        self,
+        sentences: str | Sequence[str],
+        prompt_name: str | None = None,
+        prompt: str | None = None,
+        batch_size: int = 32,
+        show_progress_bar: bool | None = None,
+        *,
+        convert_to_numpy: bool = True,
+        convert_to_tensor: bool = False,
+        precision: str | None = None,
+        normalize_embeddings: bool = False,
+        truncate_dim: int | None = None,
+    ) -> Array | torch.Tensor:
+        """Return mean and variance of each sentence side by side: (n, 2k), or (2k,) of a single string."""
+        refused: dict[str, object] = {"truncate_dim": truncate_dim, "normalize_embeddings": normalize_embeddings}
+        if precision != "float32":
+            refused["precision"] = precision
+        for name, value in refused.items():
+            if value:
+                raise Sen2ProError(f"{name}={value!r} is for vectors; a mean and a variance side by side are not one")
+        rows = self.rows(sentences, prompt_name=prompt_name, prompt=prompt, show_progress_bar=show_progress_bar)
+        if not convert_to_tensor:
+            return rows
+        import torch
+
+        return torch.from_numpy(rows)
+
+    def encode_query(
+        self, sentences: str | Sequence[str], prompt_name: str | None = None, prompt: str | None = None, **options: Any
+    ) -> Array | torch.Tensor:
+        """Encode with the model's prompt for queries, if it has one and none is given; arguments as for `encode`."""
+        name = prompt_name if prompt_name or prompt is not None else self.prompt_name("query")
+        return self.encode(sentences, name, prompt, **options)
+
+    def encode_document(
+        self, sentences: str | Sequence[str], prompt_name: str | None = None, prompt: str | None = None, **options: Any
+    ) -> Array | torch.Tensor:
+        """Encode with the model's prompt for documents, if it has one and none is given; arguments as for `encode`."""
+        name = prompt_name if prompt_name or prompt is not None else self.prompt_name("document")
+        return self.encode(sentences, name, prompt, **options)
+
+
+class SimilarityEvaluator(EmbeddingSimilarityEvaluator):  # type: ignore[misc, unused-ignore]  # no types without it
+    """sentence-transformers' `EmbeddingSimilarityEvaluator`, with the model's own similarity instead of its four.
+
+    Arguments are the same; results are called `spearman_sen2pro` and `pearson_sen2pro` (or by the model's metric).
+
+    Examples
+    --------
+    >>> from sen2pro import Sen2Pro
+    >>> model = EvaluationModel(Sen2Pro("all-MiniLM-L6-v2", method="one-pass"))
+    >>> evaluate = SimilarityEvaluator(
+    ...     ["A man plays.", "A man plays.", "A man plays."],
+    ...     ["A man is playing.", "A woman sings.", "The market fell."],
+    ...     scores=[5.0, 2.0, 0.0],
+    ... )
+    >>> round(evaluate(model)["spearman_sen2pro"], 4)
+    1.0
+    """
+
+    def __call__(
+        self, model: Any, output_path: str | None = None, epoch: int = -1, steps: int = -1
+    ) -> dict[str, float]:
+        """Return the Spearman and Pearson correlations of similarities with the scores, and append them to the CSV."""
+        rows = self.embed_inputs(model, self.sentences1), self.embed_inputs(model, self.sentences2)
+        found = model.similarity_pairwise(*rows).numpy()
+        name = model.similarity_fn_name
+        metrics = {
+            f"pearson_{name}": float(pearsonr(self.scores, found)[0]),
+            f"spearman_{name}": float(spearmanr(self.scores, found)[0]),
+        }
+        self.primary_metric = f"spearman_{name}"
+        if output_path is not None and self.write_csv:
+            _append(Path(output_path) / self.csv_file, {"epoch": epoch, "steps": steps, **metrics})
+        metrics = dict(self.prefix_name_to_metrics(metrics, self.name))
+        self.store_metrics_in_model_card_data(model, metrics, epoch, steps)
+        return metrics
+
+
+class _NoCard:
+    """Takes what an evaluator reports for the model card, and keeps none of it."""
+
+    def __init__(self, metric: str) -> None:
+        self.metric = metric
+
+    def set_evaluation_metrics(
+        self, evaluator: Any, metrics: Mapping[str, float], epoch: int = 0, step: int = 0
+    ) -> None:
+        """Raise if there is no result: `EmbeddingSimilarityEvaluator` skips a similarity that it does not know."""
+        if not metrics:
+            raise Sen2ProError(
+                f"{type(evaluator).__name__} does not know the similarity {self.metric!r}; use "
+                "sen2pro.integrations.sentence_transformers.SimilarityEvaluator"
+            )
+
+
+def _append(path: Path, row: Mapping[str, float]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    new = not path.is_file()
+    with path.open("a", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, list(row))
+        if new:
+            writer.writeheader()
+        writer.writerow(row)
