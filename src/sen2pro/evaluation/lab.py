@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -133,10 +133,13 @@ class Lab:
         return Gaussian(mean, variance)
 
     def signature(self) -> str:
-        """Return what was run."""
+        """Return what was run; the geometry is that of each similarity."""
         model = next(iter(self._models.values()), None)
+        if model is None:
+            return f"model:{self._source}"
         seeds = "0" if self.seeds == 1 else f"0-{self.seeds - 1}"
-        return f"{model.signature() if model else self._source}|seeds:{seeds}|limit:{self.limit or 'no'}"
+        found = replace(model.signature(), geometry="by similarity", seed="no" if self.method == "one-pass" else seeds)
+        return f"{found}|limit:{self.limit or 'no'}"
 
 
 def moments(samples: Array) -> tuple[Array64, Array64]:

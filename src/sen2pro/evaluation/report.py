@@ -126,9 +126,7 @@ def print_result(result: Result, console: Console) -> None:
         table = Table(title=grid.title or None, title_justify="left")
         for i, name in enumerate(grid.header):
             narrow = name in ("p", "sd", "verdict")
-            table.add_column(
-                name, justify="left" if i < grid.labels or name == "verdict" else "right", no_wrap=narrow
-            )
+            table.add_column(name, justify="left" if i < grid.labels or name == "verdict" else "right", no_wrap=narrow)
         for row, after in zip(grid.rows, [*grid.rows[1:], None], strict=True):
             ends = grid.labels > 1 and after is not None and after[0] != row[0]
             table.add_row(*(Text(cell, style=colours.get(cell, "")) for cell in row), end_section=ends)

@@ -114,8 +114,10 @@ class Board:
         except Undefined as error:
             return str(error)
 
-    def average(self, ours: dict[str, list[Statistic]], baseline: dict[str, Statistic]) -> Comparison:
-        """Return the comparison of averages over sets, times 100; pairs are drawn anew within each set."""
+    def average(
+        self, ours: dict[str, list[Statistic]], baseline: dict[str, Statistic], aggregation: str = "all"
+    ) -> Comparison:
+        """Return the comparison of averages over sets, times 100; pairs are drawn anew within each set or sub-task."""
         sizes = [len(self.sets[name]) for name in ours]
         ends = np.cumsum(sizes)
         places = [np.arange(end - size, end) for size, end in zip(sizes, ends, strict=True)]
@@ -124,5 +126,11 @@ class Board:
             [average_statistic(parts, places) for parts in seeds],
             average_statistic([baseline[name] for name in ours], places),
             int(ends[-1]),
-            groups=np.repeat(np.arange(len(sizes)), sizes),
+            groups=np.array(
+                [
+                    f"{name} {subtask if aggregation != 'all' else ''}"
+                    for name in ours
+                    for subtask in self.sets[name].subtasks
+                ]
+            ),
         ).scaled(100)

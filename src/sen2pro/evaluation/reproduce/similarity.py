@@ -49,7 +49,7 @@ def _lines(
         lines.append(Line([paper.TITLES[name], label], numbers, comparison, missing))
     if len(kept) > 1:
         title = "Average" if len(kept) == len(names) else f"Average of {len(kept)}"
-        lines.append(Line([title, label], (quoted or {}).get("average"), board.average(kept, base)))
+        lines.append(Line([title, label], (quoted or {}).get("average"), board.average(kept, base, aggregation)))
     return lines
 
 

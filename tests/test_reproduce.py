@@ -1,0 +1,304 @@
+"""Every table and figure, end to end on a tiny encoder and hand-made data; then the store, the report, the command."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+from small_data import table, write_all
+from typer.testing import CliRunner
+
+from sen2pro import Sen2Pro
+from sen2pro.cli.app import app
+from sen2pro.errors import Sen2ProError
+from sen2pro.evaluation import paper, sts
+from sen2pro.evaluation.data import DataMissing, read_sts
+from sen2pro.evaluation.lab import Lab
+from sen2pro.evaluation.presets import PRESETS, resolve_preset
+from sen2pro.evaluation.report import Grid, Result, to_html, to_markdown, write
+from sen2pro.evaluation.reproduce import NEED_SAMPLES, TABLES, chosen, reproduce
+from sen2pro.evaluation.store import Store
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    return write_all(tmp_path_factory.mktemp("data"))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, bert, tokenizer):
+    place = tmp_path_factory.mktemp("models") / "tiny-bert"
+    bert.save_pretrained(place)
+    tokenizer.save_pretrained(place)
+    return place
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    return Store(tmp_path_factory.mktemp("kept"), show=False)
+
+
+@pytest.fixture
+def lab(data, folder, store, monkeypatch):
+    monkeypatch.setenv("SEN2PRO_DATA", str(data))
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    return Lab(str(folder), samples=4, store=store)
+
+
+@pytest.mark.parametrize("name", [n for n in TABLES if not n.startswith("Th")])
+def test_every_table_can_be_made(lab, name):
+    result = reproduce(name, lab)
+    assert result.id == name
+    assert result.grids[0].rows
+    assert all(len(row) == len(grid.header) for grid in result.grids for row in grid.rows)
+    assert result.verdict
+    assert "samples:4+4" in result.signature
+    text = json.dumps(result.numbers)
+    assert "NaN" not in text
+    assert "Infinity" not in text
+    assert bool(result.figures) == name.startswith("F")
+
+
+def test_t2_prints_the_papers_numbers_beside_ours_and_says_what_is_missing(lab):
+    result = reproduce("T2", lab)
+    first = result.grids[0].rows[0]
+    assert first[0] == "STS-12"
+    assert first[2] == "57.86 → 59.55"
+    ours = float(first[3].split(" → ")[0])
+    pairs = read_sts("sts12")
+    model = Sen2Pro(lab.model, normalize=True, samples=4)
+    left, right = model.sen2vec(list(pairs.left)), model.sen2vec(list(pairs.right))
+    assert ours == pytest.approx(100 * sts.correlation((left * right).sum(axis=1), pairs), abs=0.006)
+    assert ["no data" in row for row in result.grids[0].rows if row[0] == "STS-16"] == [True] * 3
+    assert any("STS-16: no data here" in note for note in result.notes)
+
+
+def test_the_default_reading_is_what_encode_and_similarity_give(lab):
+    result = reproduce("T2", lab)
+    found = next(n for n in result.numbers if n["set"] == "STS-13" and n["similarity"] == "Eq. 6, unit sphere")
+    pairs = read_sts("sts13")
+    model = Sen2Pro(lab.model, normalize=True, samples=4)
+    scores = model.similarity_pairwise(model.encode(list(pairs.left)), model.encode(list(pairs.right)))
+    assert found["ours"]["value"] == pytest.approx(100 * sts.correlation(scores, pairs), abs=1e-4)
+
+
+def test_seeds_are_averaged_with_their_spread(data, folder, store, monkeypatch):
+    monkeypatch.setenv("SEN2PRO_DATA", str(data))
+    values = []
+    for seed in range(2):
+        one = Lab(str(folder), samples=4, store=store, settings={})
+        one.encoder = lambda s=0, seed=seed, original=one.encoder, **k: original(seed, **k)
+        found = reproduce("T6", one).numbers
+        values.append(next(n["ours"]["value"] for n in found if n["set"] == "STS-12" and n["ours"]))
+    both = reproduce("T6", Lab(str(folder), samples=4, store=store, seeds=2))
+    found = next(n["ours"] for n in both.numbers if n["set"] == "STS-12")
+    assert found["value"] == pytest.approx(np.mean(values), abs=1e-4)
+    assert found["sd"] == pytest.approx(np.std(values, ddof=1), abs=1e-4)
+    assert "sd" in both.grids[0].header
+
+
+def test_one_sided_uncertainties_differ(lab):
+    found = reproduce("T6", lab).numbers
+    values = [n["ours"]["value"] for n in found if n["set"] == "STS-14" and "unit sphere" in n["uncertainty"]]
+    assert len(values) == len(set(values)) == 3
+
+
+def test_a_table_that_needs_samples_refuses_one_pass():
+    for name in NEED_SAMPLES:
+        with pytest.raises(Sen2ProError, match="method sampling"):
+            reproduce(name, Lab(method="one-pass"))
+
+
+def test_one_pass_makes_the_others(data, tmp_path, monkeypatch):
+    monkeypatch.setenv("SEN2PRO_DATA", str(data))
+    result = reproduce("T2", Lab(method="one-pass", limit=8, store=Store(tmp_path, show=False)))
+    assert "one-pass" in result.signature
+    assert result.grids[0].rows
+
+
+def test_names_are_found_in_any_case_and_unknown_ones_are_listed():
+    assert chosen(["t11", "f4", "T11"]) == ["T11", "F4"]
+    assert chosen(["all"]) == list(TABLES)
+    assert set(TABLES) - set(chosen(["all"], "one-pass")) == set(NEED_SAMPLES)
+    with pytest.raises(Sen2ProError, match=r"unknown table 'T22'; did you mean 'T2'\? It is one of: T2, T3,"):
+        chosen(["T22"])
+
+
+def test_a_set_with_constant_scores_is_said_and_no_nan_is_printed(lab, data, tmp_path, monkeypatch):
+    monkeypatch.setenv("SEN2PRO_DATA", str(tmp_path))
+    rows = [("3.0", f"the man runs {end}", f"a dog runs {end}") for end in ("today", "slowly", "quickly", "tomorrow")]
+    table(tmp_path / "sts/sts12.tsv", ("score", "sentence1", "sentence2"), rows)
+    result = reproduce("T2", lab)
+    assert "all 4 values on one side are equal" in result.grids[0].rows[0][3]
+    assert "nan" not in to_markdown(result).lower().replace("nano", "")
+
+
+def test_without_any_data_the_error_says_where_it_comes_from(lab, tmp_path, monkeypatch):
+    monkeypatch.setenv("SEN2PRO_DATA", str(tmp_path))
+    for name in ("T2", "T3", "T4", "T5", "T9"):
+        with pytest.raises(DataMissing, match="sen2pro data"):
+            reproduce(name, lab)
+
+
+@pytest.mark.parametrize("name", ["seeds", "limit"])
+def test_a_lab_refuses_what_is_below_one(name):
+    with pytest.raises(Sen2ProError, match=f"{name} must be at least 1"):
+        Lab(**{name: 0})
+
+
+# Presets
+
+
+def test_presets_resolve_to_hub_ids_and_settings():
+    assert resolve_preset("bert-whitening")[:2] == ("bert-base-uncased", PRESETS["bert-whitening"])
+    assert resolve_preset("some/folder", "consert-base") == ("some/folder", PRESETS["consert-base"], "consert-base")
+    with pytest.raises(Sen2ProError, match="--preset consert-base --model FOLDER"):
+        resolve_preset("consert-base")
+    with pytest.raises(Sen2ProError, match="It is one of: bert-base"):
+        resolve_preset("x", "roberta")
+
+
+def test_a_folder_can_stand_for_a_row_of_the_paper(lab, folder, store):
+    whitened = Lab(str(folder), preset="bert-whitening", samples=4, store=store, limit=20)
+    result = reproduce("T2", whitened)
+    assert "paper (W-BERT)" in result.grids[0].header
+    assert result.grids[0].rows[0][2] == "63.62 → 64.50"
+    assert "whitening:no" not in result.signature
+
+
+# The paper's numbers against themselves
+
+
+def test_the_papers_slips_are_where_the_notes_say():
+    row = paper.T2["bert-base"]
+    assert np.mean([row[s][0] for s in paper.SETS[:5]]) == pytest.approx(64.61, abs=0.005)
+    assert row["average"][0] == 63.69 == paper.T6["m+d"]["average"][0]
+    assert paper.T10["unified"] == paper.T6["m"]
+    assert np.mean([paper.T5["sen2pro"][p] for p in paper.WMT_COLUMNS[:-1]]) == pytest.approx(98.27, abs=0.005)
+    assert np.mean([paper.T11["bleu"][p] for p in paper.WMT_COLUMNS[:-1]]) == pytest.approx(23.4, abs=0.05)
+
+
+# The store
+
+
+def test_what_is_kept_is_what_was_drawn_and_is_not_drawn_again(tiny, tmp_path):
+    texts = ["the dog runs", "a cat eats", "the dog runs"]
+    first = Store(tmp_path, show=False)
+    samples = first.samples(tiny, texts)
+    np.testing.assert_array_equal(np.concatenate(list(samples.values()), axis=1), tiny.sample(texts))
+    again = Store(tmp_path, show=False)
+    broken = Sen2Pro.__new__(Sen2Pro)
+    broken.__dict__ = {**tiny.__dict__, "sample": lambda *_, **__: pytest.fail("drawn again")}
+    kept = again.samples(broken, texts[::-1])
+    np.testing.assert_array_equal(kept["data"], samples["data"][::-1])
+
+
+def test_moments_of_both_geometries_are_those_of_encode(bert, tokenizer, tmp_path):
+    raw = Sen2Pro(bert, tokenizer=tokenizer, samples=4, normalize=False)
+    unit = Sen2Pro(bert, tokenizer=tokenizer, samples=4, normalize=True)
+    texts = ["the dog runs in the park", "one two three"]
+    store = Store(tmp_path, show=False)
+    for model, flag in ((raw, False), (unit, True)):
+        for source, expected in model.encode_sources(texts).items():
+            found = store.moments(raw, texts, unit=flag)[source]
+            np.testing.assert_allclose(found.mean, expected.mean, atol=1e-6)
+            np.testing.assert_allclose(found.variance, expected.variance, atol=1e-6)
+
+
+def test_another_seed_or_pooling_has_a_file_of_its_own_and_the_name_does_not_matter(bert, tokenizer, tmp_path):
+    store = Store(tmp_path, show=False)
+    for changes in ({}, {"seed": 1}, {"pooling": "cls"}, {"samples": 5}, {"combine": "unified"}):
+        store.vectors(Sen2Pro(bert, tokenizer=tokenizer, **{"samples": 4, **changes}), ["the dog runs"])
+    assert len(list(tmp_path.glob("*.sqlite"))) == 4
+
+
+def test_a_stopped_run_goes_on_where_it_was(tiny, tmp_path, monkeypatch):
+    monkeypatch.setattr("sen2pro.evaluation.store._CHUNK", 16)  # two sentences of 4 + 4
+    texts = [f"the dog runs {end}" for end in ("today", "slowly", "quickly", "tomorrow", "home")]
+    store, calls = Store(tmp_path, show=False), []
+    model = Sen2Pro.__new__(Sen2Pro)
+
+    def sample(chunk, **_):
+        calls.append(list(chunk))
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return tiny.sample(chunk, show_progress_bar=False)
+
+    model.__dict__ = {**tiny.__dict__, "sample": sample}
+    with pytest.raises(KeyboardInterrupt):
+        store.samples(model, texts)
+    found = store.samples(model, texts)
+    assert calls[2:] == [texts[2:4], texts[4:]]  # the first two were kept
+    np.testing.assert_array_equal(np.concatenate(list(found.values()), axis=1), tiny.sample(texts))
+
+
+def test_a_damaged_file_of_the_store_is_said(tiny, tmp_path):
+    store = Store(tmp_path, show=False)
+    store.vectors(tiny, ["the dog runs"])
+    next(tmp_path.glob("*.sqlite")).write_bytes(b"not a database, but long enough to be looked at" * 100)
+    with pytest.raises(Sen2ProError, match="delete it"):
+        store.vectors(tiny, ["the dog runs"])
+
+
+# The report
+
+
+def test_a_report_is_one_page_with_pictures_inside_that_needs_no_network(lab, tmp_path):
+    result = reproduce("F3", lab)
+    result.notes.append("<script>alert(1)</script> & more")
+    written = write([result, Result("T2", "A | B", [Grid(["a|b", "c"], [["x|y", "better"]])], "fine")], tmp_path)
+    names = {path.name for path in written}
+    assert {"F3.json", "F3.md", "F3-samples.png", "F3-samples.svg", "T2.json", "T2.md", "report.html"} == names
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert page.index('id="T2"') < page.index('id="F3"')
+    assert "data:image/svg+xml;base64," in page
+    assert not re.search(r'(src|href)="(?!data:|#)', page)
+    assert "<script>" not in page
+    assert "x\\|y" in (tmp_path / "T2.md").read_text(encoding="utf-8")
+    assert not list(tmp_path.glob("*.part"))
+    assert to_html(tmp_path) == page
+
+
+# The command
+
+
+def test_the_command_prints_the_table_and_writes_the_report(data, folder, tmp_path, monkeypatch):
+    monkeypatch.setenv("SEN2PRO_DATA", str(data))
+    arguments = ["reproduce", "t10", "th2", "--model", str(folder), "--samples", "3", "--limit", "20"]
+    done = CliRunner().invoke(app, [*arguments, "-o", str(tmp_path / "out"), "--cache", str(tmp_path / "kept")])
+    assert done.exit_code == 0, done.output
+    assert "T10: Individual against unified estimation" in done.output
+    assert "57.84 → 59.40" in done.output
+    assert "signature: model:tiny-bert|" in done.output
+    assert (tmp_path / "out/report.html").is_file()
+    assert json.loads((tmp_path / "out/T10.json").read_text())["numbers"]
+
+
+def test_tables_without_data_are_left_out_of_several_with_a_word(folder, tmp_path, monkeypatch):
+    monkeypatch.setenv("SEN2PRO_DATA", str(tmp_path))
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    out = ["-o", str(tmp_path / "out"), "--cache", str(tmp_path / "kept"), "--model", str(folder), "--limit", "5"]
+    done = CliRunner().invoke(app, ["reproduce", "T3", "Th2", *out])
+    assert done.exit_code == 0
+    assert "left out T3: " in done.output
+    alone = CliRunner().invoke(app, ["reproduce", "T3", *out])
+    assert alone.exit_code == 2
+    assert "evalrank" in alone.output.lower()
+
+
+def test_an_unknown_table_is_an_error_that_lists_them():
+    done = CliRunner().invoke(app, ["reproduce", "T99"])
+    assert done.exit_code == 2
+    assert "It is one of: T2, T3" in done.output
+
+
+# Real data
+
+
+def test_the_plain_cosine_of_minilm_gives_the_published_figure(minilm):
+    try:
+        pairs = read_sts("stsb_test")
+    except DataMissing as error:
+        pytest.skip(f"no STS-B: {error}")
+    left, right = minilm.sen2vec(list(pairs.left)), minilm.sen2vec(list(pairs.right))
+    assert 100 * sts.correlation((left * right).sum(axis=1), pairs) == pytest.approx(82.03, abs=0.05)
