@@ -166,10 +166,10 @@ class Comparison:
 
     @property
     def verdict(self) -> str:
-        """`better` or `worse` if the interval leaves out 0, else `no difference`."""
-        if self.low <= 0 <= self.high:
+        """`better` or `worse` where p is below 0.05, else `no difference`."""
+        if self.p >= 0.05:
             return "no difference"
-        return "better" if (self.low > 0) != self.smaller_is_better else "worse"
+        return "better" if (self.gain > 0) != self.smaller_is_better else "worse"
 
     def scaled(self, factor: float) -> Comparison:
         """Return the same comparison in other units, times 100 for instance."""
