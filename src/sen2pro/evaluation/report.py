@@ -206,7 +206,7 @@ nav a { margin-right: .7rem; } img { max-width: 100%; }
 
 def to_html(folder: Path) -> str:
     """Return one page with every result in a folder, pictures inside it: it needs no network and no other file."""
-    found = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.json"), key=_order)]
+    found = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.json"), key=report_order)]
     found = [result for result in found if "grids" in result]
     body = io.StringIO()
     links = " ".join(f'<a href="#{r["id"]}">{r["id"]}</a>' for r in found)
@@ -242,7 +242,7 @@ def _html_table(grid: dict[str, Any]) -> str:
     return f"<table>{caption}<thead>{cells(grid['header'], 'th')}</thead><tbody>{rows}</tbody></table>"
 
 
-def _order(path: Path) -> tuple[str, int]:
+def report_order(path: Path) -> tuple[str, int]:
     """Tables before figures before theorems, each by number."""
     letters = path.stem.rstrip("0123456789")
     number = path.stem[len(letters) :]

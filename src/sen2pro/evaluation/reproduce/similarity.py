@@ -58,7 +58,8 @@ def t2(lab: Lab) -> Result:
     names = paper.SETS[:5]
     board = Board(lab, names)
     row, quoted = paper.reference(paper.T2, lab.row)
-    grids, numbers, verdicts = [], [], []
+    grids, numbers = [], []
+    verdicts: dict[str, list[str]] = {reading.title: [] for reading in READINGS}
     for aggregation in ("all", "wmean"):
         lines: list[Line] = []
         for reading in READINGS:
@@ -69,14 +70,14 @@ def t2(lab: Lab) -> Result:
                 aggregation,
             )  # fmt: skip
             lines += found
-            if aggregation == "all":
-                verdicts.append(f"{reading.title}: {count_verdicts(found[:-1])}")
+            verdicts[reading.title].append(f"{count_verdicts(_of_sets(found))} (`{aggregation}`)")
         lines.sort(key=lambda line: _place(line, names))
         title = f"{lab.title}, Spearman x 100, aggregation `{aggregation}`"
         grids.append(lines_grid(["set", "similarity"], lines, PRESETS[row].title, title=title))
         numbers += [{"aggregation": aggregation, **n} for n in line_numbers(["set", "similarity"], lines)]
+    verdict = "; ".join(f"{title}: {', '.join(found_)}" for title, found_ in verdicts.items())
     return Result(
-        "T2", "STS-12 to 16, Sen2Vec (cosine) against Sen2Pro", grids, "; ".join(verdicts), lab.signature(),
+        "T2", "STS-12 to 16, Sen2Vec (cosine) against Sen2Pro", grids, verdict, lab.signature(),
         [*paper.NOTES["T2"], *board.notes], numbers,
     )  # fmt: skip
 
@@ -84,6 +85,10 @@ def t2(lab: Lab) -> Result:
 def _place(line: Line, names: tuple[str, ...]) -> int:
     titles = [paper.TITLES[name] for name in names]
     return titles.index(line.labels[0]) if line.labels[0] in titles else len(titles)
+
+
+def _of_sets(lines: list[Line]) -> list[Line]:
+    return [line for line in lines if not line.labels[0].startswith("Average")]
 
 
 def t6(lab: Lab) -> Result:
@@ -100,7 +105,7 @@ def t6(lab: Lab) -> Result:
             )  # fmt: skip
             lines += found
             if reading is OURS:
-                verdicts.append(f"{kind}: {count_verdicts(found[:-1])}")
+                verdicts.append(f"{kind}: {count_verdicts(_of_sets(found))}")
     lines.sort(key=lambda line: _place(line, paper.SETS))
     grid = lines_grid(["set", "uncertainty"], lines, "BERT-base", title=f"{lab.title}, Spearman x 100")
     numbers = line_numbers(["set", "uncertainty"], lines)
@@ -138,7 +143,7 @@ def t10(lab: Lab) -> Result:
         ),
         lines_grid(names, direct, "BERT-base", title="The two against each other"),
     ]
-    verdict = f"individual against unified estimation: {count_verdicts(direct[:-1])}"
+    verdict = f"individual against unified estimation: {count_verdicts(_of_sets(direct))}"
     return Result(
         "T10", "Individual against unified estimation", grids, verdict, lab.signature(),
         [*paper.NOTES["T10"], *board.notes], line_numbers(names, [*lines, *direct]),
@@ -179,13 +184,14 @@ def t8(lab: Lab) -> Result:
         return lambda counts: np.asarray(np.mean([statistic(counts) for statistic in full[name]], axis=0))
 
     lines = _lines(board, names, "STS", None, partial(board.statistics, reading=SPHERE), of_full)
-    lines[-1].paper = paper.T8["STS"]
+    for line in lines:
+        line.paper = paper.T8["STS"] if line.labels[0].startswith("Average") else None
     others = [*t8_dialogue(lab), *t8_translation(lab)]
     labels = ["set", "task"]
     title = f"{lab.title}, full covariance (SCE) {chr(0x2192)} diagonal, {SPHERE.title}"
     grid = lines_grid(labels, [*lines, *others], "BERT-base", title=title)
     return Result(
-        "T8", "Full covariance against the diagonal estimator", [grid], count_verdicts([*lines[:-1], *others]),
+        "T8", "Full covariance against the diagonal estimator", [grid], count_verdicts([*_of_sets(lines), *others]),
         lab.signature(), [*paper.NOTES["T8"], *board.notes], line_numbers(labels, [*lines, *others]),
     )  # fmt: skip
 

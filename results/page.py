@@ -1,0 +1,54 @@
+"""Write docs/results.md from the JSON files of this folder: `python results/page.py`."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from sen2pro.evaluation.report import Grid, Result, report_order, to_markdown
+
+HERE = Path(__file__).resolve().parent
+PAGE = HERE.parent / "docs" / "results.md"
+FOLDERS = {
+    "all-MiniLM-L6-v2": "all-MiniLM-L6-v2, exact sampling",
+    "all-MiniLM-L6-v2-one-pass": "all-MiniLM-L6-v2, one pass",
+    "all-mpnet-base-v2": "all-mpnet-base-v2, exact sampling",
+}
+
+
+def load(folder: Path) -> list[Result]:
+    """Return the results of a folder, tables before figures before theorems."""
+    found = []
+    for path in sorted(folder.glob("*.json"), key=report_order):
+        data: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        data["grids"] = [Grid(**grid) for grid in data["grids"]]
+        data["figures"] = dict.fromkeys(data["figures"])
+        found.append(Result(**data))
+    return found
+
+
+def main() -> None:
+    """Write the page."""
+    parts = [(HERE / "summary.md").read_text(encoding="utf-8").strip()]
+    results = {title: load(HERE / name) for name, title in FOLDERS.items()}
+    rows = ["| model | table | what | verdict |", "|---|---|---|---|"]
+    for title, found in results.items():
+        rows += [f"| {title} | [{r.id}](#{anchor(title, r)}) | {r.title} | {r.verdict} |" for r in found]
+    parts.append("## All verdicts\n\n" + "\n".join(rows))
+    for (name, title), found in zip(FOLDERS.items(), results.values(), strict=True):
+        parts.append(f"## {title}")
+        pictures = os.path.relpath(HERE / name, PAGE.parent) + "/"
+        parts += [f'<a id="{anchor(title, r)}"></a>\n\n' + to_markdown(r, level=3, pictures=pictures) for r in found]
+    PAGE.write_text("\n\n".join(part.strip() for part in parts) + "\n", encoding="utf-8")
+    print(f"-> {PAGE.relative_to(HERE.parent)}")
+
+
+def anchor(title: str, result: Result) -> str:
+    """Return the name of a result within the page."""
+    return f"{title.split(',')[0]}-{title.split()[-1]}-{result.id}".lower()
+
+
+if __name__ == "__main__":
+    main()
