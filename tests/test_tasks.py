@@ -112,3 +112,13 @@ def test_the_divergence_is_scipys_up_to_monte_carlo_error():
     x = ma + np.sqrt(va) * rng.normal(size=(200_000, 3))
     a, b = Gaussian(ma, va), Gaussian(mb, vb)
     assert theory.kl(ma, va, mb, vb) == pytest.approx((a.log_prob(x) - b.log_prob(x)).mean(), rel=0.02)
+
+
+def test_the_distance_of_full_covariances_by_hand():
+    from sen2pro.evaluation.reproduce.similarity import full_distance
+
+    # Left: samples (1, 1) and (-1, -1), covariance all ones; right: (3, -1) and (1, 1), mean (2, 0), covariance 1 and -1.
+    left, right = {"model": np.array([[[1.0, 1], [-1, -1]]])}, {"model": np.array([[[3.0, -1], [1, 1]]])}
+    # L1 of the means 2; of the covariances |1-1| + 2 |1+1| + |1-1| = 4, of their diagonals 0, so alpha 0
+    assert full_distance(left, right).tolist() == [2]
+    assert full_distance(left, right, own_weight=True).tolist() == [4]  # alpha = 4 / 2, clipped to 1

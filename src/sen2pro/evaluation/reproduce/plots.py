@@ -73,7 +73,7 @@ def curves(means: Mapping[str, Mapping[int, float]], plain: float) -> Figure:
 def trade_off(points: Sequence[tuple[str, float, float]]) -> Figure:
     """Score against time, for each estimator."""
     figure, axes = _axes()
-    for (name, milliseconds, value), colour in zip(points, (BLUE, RED), strict=False):
+    for (name, milliseconds, value), colour in zip(points, (BLUE, RED, GREY), strict=True):
         axes.scatter([milliseconds], [value], color=colour, s=80)
         axes.annotate(name, (milliseconds, value), xytext=(6, 8), textcoords="offset points")
     axes.set_xscale("log")

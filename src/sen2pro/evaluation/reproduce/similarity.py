@@ -150,8 +150,12 @@ def t10(lab: Lab) -> Result:
     )  # fmt: skip
 
 
-def full_distance(left: dict[str, Array], right: dict[str, Array]) -> Array64:
-    """Return Eq. 6 with full covariances (SCE), from the samples (n, N, k) of each source: (n,)."""
+def full_distance(left: dict[str, Array], right: dict[str, Array], *, own_weight: bool = False) -> Array64:
+    """Return Eq. 6 with full covariances (SCE), from the samples (n, N, k) of each source: (n,).
+
+    The weight alpha of a pair is that of its diagonals, so that nothing but the estimator differs; with `own_weight` it
+    is the ratio of the full covariances themselves, which is mostly clipped to 1 and leaves nothing of the means.
+    """
     found = []
     for start in range(0, len(next(iter(left.values()))), _FULL_CHUNK):
         where = slice(start, start + _FULL_CHUNK)
@@ -163,7 +167,9 @@ def full_distance(left: dict[str, Array], right: dict[str, Array]) -> Array64:
             covariances.append(covariance)
         of_means = np.abs(means[0] - means[1]).sum(axis=-1)
         of_covariances = np.abs(covariances[0] - covariances[1]).sum(axis=(-2, -1))
-        weight = np.where(of_means > 0, np.minimum(of_covariances / np.maximum(of_means, 1e-30), 1), 1.0)
+        difference = covariances[0] - covariances[1]
+        of_weight = of_covariances if own_weight else np.abs(difference.diagonal(axis1=-2, axis2=-1)).sum(axis=-1)
+        weight = np.where(of_means > 0, np.minimum(of_weight / np.maximum(of_means, 1e-30), 1), 1.0)
         found.append((1 - weight) * of_means + weight * of_covariances)
     return np.concatenate(found)
 
@@ -206,12 +212,17 @@ def f4(lab: Lab) -> Result:
     k = next(iter(samples.values())).shape[-1]
     pairs = len(board.sets[name])
     rows, points, numbers = [], [], []
-    for title, diagonal in (("diagonal (the paper's banding estimator)", True), ("full (SCE)", False)):
+    estimators = {
+        "diagonal (the paper's banding estimator)": partial(_diagonal, board, name, samples),
+        "full (SCE), alpha of the diagonal": partial(_full, board, name, samples),
+        "full (SCE), alpha of its own": partial(_full, board, name, samples, own_weight=True),
+    }
+    for title, work in estimators.items():
         start = time.perf_counter()
-        scores = _diagonal(board, name, samples) if diagonal else _full(board, name, samples)
+        scores = work()
         seconds = time.perf_counter() - start
         value = 100 * sts.correlation(scores, board.sets[name])
-        size = 4 * (2 * k if diagonal else k + k * k)
+        size = 4 * (2 * k if title.startswith("diagonal") else k + k * k)
         rows.append([title, f"{value:.2f}", f"{1e3 * seconds / pairs:.2f}", f"{size:,}"])
         points.append((title, 1e3 * seconds / pairs, value))
         numbers.append({"estimator": title, "spearman": value, "ms a pair": points[-1][1], "bytes a sentence": size})
@@ -234,8 +245,6 @@ def _diagonal(board: Board, name: str, samples: dict[str, Array]) -> Array64:
     return SPHERE.pairwise(joined[left], joined[right]).astype(np.float64)
 
 
-def _full(board: Board, name: str, samples: dict[str, Array]) -> Array64:
-    left, right = board.sides(name)
-    return -full_distance(
-        {source: x[left] for source, x in samples.items()}, {source: x[right] for source, x in samples.items()}
-    )
+def _full(board: Board, name: str, samples: dict[str, Array], *, own_weight: bool = False) -> Array64:
+    left, right = ({source: x[side] for source, x in samples.items()} for side in board.sides(name))
+    return -full_distance(left, right, own_weight=own_weight)
