@@ -280,6 +280,15 @@ def test_a_revision_is_not_answered_with_the_offline_package(offline):
         resolve("all-MiniLM-L6-v2", revision="other")
 
 
+def test_a_folder_of_results_does_not_hide_the_model_of_its_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "all-MiniLM-L6-v2").mkdir()
+    (tmp_path / "all-MiniLM-L6-v2" / "T2.json").write_text("{}")
+    assert (resolve("all-MiniLM-L6-v2") / "config.json").is_file()
+    with pytest.raises(Sen2ProError, match="no config.json"):
+        resolve("./all-MiniLM-L6-v2")
+
+
 def test_half_a_download_is_not_taken_for_a_model(offline, tiny_folder):
     (tiny_folder / "config.json").unlink()
     put_in_cache(offline, "someone/half", tiny_folder)

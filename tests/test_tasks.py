@@ -117,7 +117,7 @@ def test_the_divergence_is_scipys_up_to_monte_carlo_error():
 def test_the_distance_of_full_covariances_by_hand():
     from sen2pro.evaluation.reproduce.similarity import full_distance
 
-    # Left: samples (1, 1) and (-1, -1), covariance all ones; right: (3, -1) and (1, 1), mean (2, 0), covariance 1 and -1.
+    # Left: samples (1, 1) and (-1, -1), covariance all ones. Right: (3, -1) and (1, 1), mean (2, 0), covariance -1.
     left, right = {"model": np.array([[[1.0, 1], [-1, -1]]])}, {"model": np.array([[[3.0, -1], [1, 1]]])}
     # L1 of the means 2; of the covariances |1-1| + 2 |1+1| + |1-1| = 4, of their diagonals 0, so alpha 0
     assert full_distance(left, right).tolist() == [2]

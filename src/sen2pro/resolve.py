@@ -40,10 +40,11 @@ def resolve(name: str, *, revision: str | None = None, allow_pickle: bool = Fals
     code
         Also fetch Python files, for models loaded with `trust_remote_code`.
     """
-    if name and Path(name).is_dir():
+    if name and any((Path(name) / file).is_file() for file in ("config.json", "modules.json")):
         _check_weights(Path(name), allow_pickle)
         return Path(name)
-    tried = [f"folder {name!r}: there is none"]
+    is_folder = bool(name) and Path(name).is_dir()
+    tried = [f"folder {name!r}: {'no model in it (no config.json)' if is_folder else 'there is none'}"]
     if name.startswith((".", "/", "~")) or name.count("/") > 1:
         raise Sen2ProError(f"no model {name!r}. Tried: {tried[0]}")
     patterns = [*_WANTED, *(["*.bin"] if allow_pickle else []), *(["*.py"] if code else [])]
