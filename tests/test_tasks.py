@@ -115,7 +115,7 @@ def test_the_divergence_is_scipys_up_to_monte_carlo_error():
 
 
 def test_the_distance_of_full_covariances_by_hand():
-    from sen2pro.evaluation.reproduce.similarity import full_distance
+    from sen2pro.evaluation.reproduce.covariance import full_distance
 
     # Left: samples (1, 1) and (-1, -1), covariance all ones. Right: (3, -1) and (1, 1), mean (2, 0), covariance -1.
     left, right = {"model": np.array([[[1.0, 1], [-1, -1]]])}, {"model": np.array([[[3.0, -1], [1, 1]]])}

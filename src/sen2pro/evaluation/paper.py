@@ -138,7 +138,6 @@ NOTES = {
     ],
     "T5": [
         "The paper prints BERTScore ru-en as 956 (95.6), and 97.8 as Sen2Pro's average, whose columns average 98.3.",
-        "BLEND is quoted from the paper.",
     ],
     "T6": ["The paper's `m` row carries the same seven numbers as the `unified` row of Table 10."],
     "T8": ["The averages of the paper: STS of Table 6, Dialog Spearman of Table 4, NMT of Table 5."],
@@ -152,7 +151,7 @@ NOTES = {
     "T11": [
         "The paper's figures cannot be Pearson correlations on WMT17 (sentence BLEU has .43 to .58 there): they are "
         "believed to be Kendall figures of WMT18. Ours and the paper's cannot agree.",
-        "The paper's BLEU average is 23.4 by its own columns, not 21.2. ITER and RUSE are quoted from the paper.",
+        "The paper's BLEU average is 23.4 by its own columns, not 21.2.",
     ],
     "Th2": ["The paper's proof exchanges the two divergences; what is simulated is the statement."],
 }

@@ -112,7 +112,8 @@ class Store:
             missing = [distinct[i] for i in np.flatnonzero(~there)]
             places = np.flatnonzero(~there)
             step = max(1, _CHUNK // cost)
-            with progress(len(missing), self.show, threshold=256 // cost, unit="sentences") as advance:
+            show = self.show if missing else False
+            with progress(len(missing), show, threshold=256 // cost, unit="sentences") as advance:
                 for start in range(0, len(missing), step):
                     texts = missing[start : start + step]
                     drawn = draw(texts)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from sen2pro.errors import Sen2ProError, one_of
 from sen2pro.evaluation.lab import Lab
 from sen2pro.evaluation.report import Result
-from sen2pro.evaluation.reproduce import figures, generation, ranking, similarity, theorems
+from sen2pro.evaluation.reproduce import covariance, figures, generation, ranking, similarity, theorems
 
 TABLES: dict[str, Callable[[Lab], Result]] = {
     "T2": similarity.t2,
@@ -19,14 +19,14 @@ TABLES: dict[str, Callable[[Lab], Result]] = {
     "T4": generation.t4,
     "T5": generation.t5,
     "T6": similarity.t6,
-    "T8": similarity.t8,
+    "T8": covariance.t8,
     "T9": ranking.t9,
     "T10": similarity.t10,
     "T11": generation.t11,
     "F1": figures.f1,
     "F2": figures.f2,
     "F3": figures.f3,
-    "F4": similarity.f4,
+    "F4": covariance.f4,
     "Th1": theorems.th1,
     "Th2": theorems.th2,
 }
