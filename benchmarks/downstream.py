@@ -10,10 +10,11 @@ Gains over the cosine, and over exact 15 + 15, come with paired bootstrap interv
 from __future__ import annotations
 
 import argparse
+import json
 from typing import Any
 
 import numpy as np
-from common import bootstrap, cached_samples, read_pairs, save, spearman
+from common import RESULTS, bootstrap, cached_samples, read_pairs, save, spearman
 
 from sen2pro import Gaussian, Sen2Pro, estimate
 
@@ -53,7 +54,9 @@ def main() -> None:
 
     raw = Sen2Pro(MODEL, samples=15, normalize=False)
     models = {name: Sen2Pro(MODEL, **settings) for name, settings in METHODS.items()}
-    results: dict[str, Any] = {"signature": str(models["exact 15 + 15"].signature()), "sets": {}}
+    file = RESULTS / "downstream.json"
+    kept = json.loads(file.read_text())["sets"] if file.exists() else {}  # sets that are not run now stay
+    results: dict[str, Any] = {"signature": str(models["exact 15 + 15"].signature()), "sets": kept}
     for name in options.sets:
         left, right, gold = read_pairs(name)
         texts = list(dict.fromkeys(left + right))

@@ -285,6 +285,7 @@ def test_a_folder_of_results_does_not_hide_the_model_of_its_name(tmp_path, monke
     (tmp_path / "all-MiniLM-L6-v2").mkdir()
     (tmp_path / "all-MiniLM-L6-v2" / "T2.json").write_text("{}")
     assert (resolve("all-MiniLM-L6-v2") / "config.json").is_file()
+    assert Sen2Pro("all-MiniLM-L6-v2").signature().model == "all-MiniLM-L6-v2"
     with pytest.raises(Sen2ProError, match="no config.json"):
         resolve("./all-MiniLM-L6-v2")
 

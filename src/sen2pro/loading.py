@@ -49,7 +49,7 @@ def load(
     folder, name = None, ""
     if isinstance(model, (str, Path)):
         folder = resolve(str(model), revision=revision, allow_pickle=allow_pickle, code=trust_remote_code)
-        name = folder.resolve().name if Path(model).is_dir() else str(model)
+        name = folder.resolve().name if folder == Path(model) else str(model)
         device = device or _best_device()
         model, tokenizer = _load_folder(folder, tokenizer, trust_remote_code, allow_pickle)
     if _is_sentence_transformer(model):

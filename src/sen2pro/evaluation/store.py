@@ -131,9 +131,8 @@ class Store:
     def _open(self, model: Sen2Pro) -> Iterator[sqlite3.Connection]:
         fields = {name: v for name, v in asdict(model.signature()).items() if name not in _INDIFFERENT}
         key = "|".join(f"{name}:{value}" for name, value in fields.items()) + f"|scheme:{SCHEME}"
-        name = "".join(c if c.isalnum() or c in "-_." else "-" for c in Path(model.encoder.name).name)
         self.folder.mkdir(parents=True, exist_ok=True)
-        path = self.folder / f"{name}-{hashlib.sha256(key.encode()).hexdigest()[:12]}.sqlite"
+        path = self.folder / f"{hashlib.sha256(key.encode()).hexdigest()[:12]}.sqlite"
         try:
             with closing(sqlite3.connect(path, timeout=60)) as file:
                 with file:
