@@ -92,25 +92,28 @@ def of_sets(lines: list[Line]) -> list[Line]:
 def t6(lab: Lab) -> Result:
     """Table 6: both uncertainties, the model's alone, the data's alone."""
     board = Board(lab, paper.SETS)
-    lines: list[Line] = []
-    verdicts = []
-    for reading in (SPHERE, CORRECTED):
-        for kind in KINDS:
-            found = lines_of_sets(
-                board, paper.SETS, f"{kind}, {reading.title}", paper.T6[kind],
-                partial(board.statistics, reading=reading, kind=kind),
-                board.plain_statistic,
-            )  # fmt: skip
-            lines += found
-            if reading is OURS:
-                verdicts.append(f"{kind}: {count_verdicts(of_sets(found))}")
-    lines.sort(key=lambda line: _place(line, paper.SETS))
-    grid = lines_grid(["set", "uncertainty"], lines, "BERT-base", title=f"{lab.title}, Spearman x 100")
-    numbers = line_numbers(["set", "uncertainty"], lines)
-    verdict = f"{OURS.title}: " + "; ".join(verdicts)
+    names = ["set", "uncertainty"]
+    grids, numbers, verdicts = [], [], []
+    for aggregation in ("all", "wmean"):
+        lines: list[Line] = []
+        for reading in (SPHERE, CORRECTED):
+            for kind in KINDS:
+                found = lines_of_sets(
+                    board, paper.SETS, f"{kind}, {reading.title}", paper.T6[kind],
+                    partial(board.statistics, reading=reading, aggregation=aggregation, kind=kind),
+                    partial(board.plain_statistic, aggregation=aggregation),
+                    aggregation,
+                )  # fmt: skip
+                lines += found
+                if reading is OURS:
+                    verdicts.append(f"{kind} (`{aggregation}`): {count_verdicts(of_sets(found))}")
+        lines.sort(key=lambda line: _place(line, paper.SETS))
+        title = f"{lab.title}, Spearman x 100, aggregation `{aggregation}`"
+        grids.append(lines_grid(names, lines, "BERT-base", title=title))
+        numbers += [{"aggregation": aggregation, **n} for n in line_numbers(names, lines)]
     return Result(
-        "T6", "Ablation of the two uncertainties on STS", [grid], verdict, lab.signature(),
-        [*paper.NOTES["T6"], *board.notes], numbers,
+        "T6", "Ablation of the two uncertainties on STS", grids, f"{OURS.title}: " + "; ".join(verdicts),
+        lab.signature(), [*paper.NOTES["T6"], *board.notes], numbers,
     )  # fmt: skip
 
 
