@@ -5,10 +5,10 @@ import re
 
 import numpy as np
 import pytest
-from small_data import table, write_all
+from small_data import table, write_all, write_sts
 from typer.testing import CliRunner
 
-from sen2pro import Sen2Pro
+from sen2pro import Gaussian, Sen2Pro
 from sen2pro.cli.app import app
 from sen2pro.errors import Sen2ProError
 from sen2pro.evaluation import paper, sts
@@ -17,6 +17,10 @@ from sen2pro.evaluation.lab import Lab
 from sen2pro.evaluation.presets import PRESETS, resolve_preset
 from sen2pro.evaluation.report import Grid, Result, to_html, to_markdown, write
 from sen2pro.evaluation.reproduce import NEED_SAMPLES, TABLES, chosen, reproduce
+from sen2pro.evaluation.reproduce.board import Board
+from sen2pro.evaluation.reproduce.figures import importance
+from sen2pro.evaluation.reproduce.readings import MEANS, READINGS, SPHERE
+from sen2pro.evaluation.statistics import Undefined
 from sen2pro.evaluation.store import Store
 
 
@@ -69,7 +73,9 @@ def test_t2_prints_the_papers_numbers_beside_ours_and_says_what_is_missing(lab):
     model = Sen2Pro(lab.model, normalize=True, samples=4)
     left, right = model.sen2vec(list(pairs.left)), model.sen2vec(list(pairs.right))
     assert ours == pytest.approx(100 * sts.correlation((left * right).sum(axis=1), pairs), abs=0.006)
-    assert ["no data" in row for row in result.grids[0].rows if row[0] == "STS-16"] == [True] * 3
+    assert ["no data" in row for row in result.grids[0].rows if row[0] == "STS-16"] == [True] * len(READINGS)
+    average = next(n for n in result.numbers if n["set"] == "Average of 4")
+    assert average["paper"][0] == pytest.approx((57.86 + 61.97 + 62.49 + 70.96) / 4)  # the paper's, of the same four
     assert any("STS-16: no data here" in note for note in result.notes)
 
 
@@ -112,9 +118,61 @@ def test_a_table_that_needs_samples_refuses_one_pass():
 
 def test_one_pass_makes_the_others(data, tmp_path, monkeypatch):
     monkeypatch.setenv("SEN2PRO_DATA", str(data))
-    result = reproduce("T2", Lab(method="one-pass", limit=8, store=Store(tmp_path, show=False)))
-    assert "one-pass" in result.signature
-    assert result.grids[0].rows
+    lab = Lab(method="one-pass", limit=8, store=Store(tmp_path, show=False))
+    for name in chosen(["all"], "one-pass"):
+        result = reproduce(name, lab)
+        assert result.grids[0].rows
+        assert "one-pass" in result.signature or name.startswith("Th")
+
+
+def test_the_cosine_of_the_means_is_that_whatever_the_variances():
+    a, b = Gaussian([[3.0, 4.0]], [[9.0, 1.0]]), Gaussian([[5.0, 0.0]], [[0.5, 7.0]])
+    assert MEANS.pairwise(a, b) + 1 == pytest.approx(0.6)
+
+
+def test_importance_is_of_the_group_that_carries_the_order(lab):
+    """Five features; only the most uncertain one goes with the gold scores, so only without it the order changes."""
+    board = Board(lab, ["sts12"])
+    count = len(board.sentences("sts12"))
+    left, right = board.sides("sts12")
+    rng = np.random.default_rng(0)
+    mean = 1e-6 * rng.normal(size=(count, 5))
+    mean[left, 0], mean[right, 0] = 0, 6 - board.sets["sts12"].gold  # a distance that falls as the score grows
+    gaussian = Gaussian(mean, np.tile([5.0, 4.0, 3.0, 2.0, 1.0], (count, 1)))
+    found = importance(gaussian, board, "sts12", SPHERE)
+    assert found[0] > 30
+    assert max(found[1:]) < 1
+
+
+def test_t5_scores_systems_by_hand(lab, data, tmp_path, monkeypatch):
+    """Three systems: as the reference, one word of three wrong, all wrong; CDER 0, 1/3 and 1, human 1, 0.5 and 0."""
+    monkeypatch.setenv("SEN2PRO_DATA", str(tmp_path))
+    rows = [(i + 1, "the dog runs", "the dog runs", "the cat runs", "in on with") for i in range(3)]
+    table(tmp_path / "wmt17/cs-en.tsv", ("sid", "reference", "good", "fair", "poor"), rows)
+    human = {"good": 1.0, "fair": 0.5, "poor": 0.0}
+    table(tmp_path / "wmt17/da_sys.tsv", ("lp", "system", "human"), [("cs-en", *item) for item in human.items()])
+    result = reproduce("T5", lab)
+    cder = next(n for n in result.numbers if n.get("metric") == "cder")
+    assert cder["ours"] == pytest.approx(100 * np.corrcoef([1, 2 / 3, 0], [1, 0.5, 0])[0, 1])
+    assert cder["paper"] == 98.9
+    assert {n["ours"]["verdict"] for n in result.numbers if "similarity" in n} == {"too few"}
+    assert any(note.startswith("bleu: sacrebleu|") for note in result.notes)
+
+
+def test_ter_counts_errors_so_it_is_turned_round(lab):
+    """In the made-up segments, good translations repeat the reference: every metric must go up with the human score."""
+    result = reproduce("T11", lab)
+    for name in ("bleu", "chrf", "ter", "cder"):
+        assert next(n for n in result.numbers if n.get("metric") == name)["ours"] > 50
+
+
+def test_two_systems_are_too_few_and_that_is_said(lab, tmp_path, monkeypatch):
+    monkeypatch.setenv("SEN2PRO_DATA", str(tmp_path))
+    rows = [(i + 1, "the dog runs", "the dog runs", "the cat runs") for i in range(3)]
+    table(tmp_path / "wmt17/cs-en.tsv", ("sid", "reference", "good", "fair"), rows)
+    table(tmp_path / "wmt17/da_sys.tsv", ("lp", "system", "human"), [("cs-en", "good", 1), ("cs-en", "fair", 0)])
+    with pytest.raises(Sen2ProError, match=r"2 systems \(good, fair\); it takes at least 3"):
+        reproduce("T5", lab)
 
 
 def test_names_are_found_in_any_case_and_unknown_ones_are_listed():
@@ -125,13 +183,28 @@ def test_names_are_found_in_any_case_and_unknown_ones_are_listed():
         chosen(["T22"])
 
 
-def test_a_set_with_constant_scores_is_said_and_no_nan_is_printed(lab, data, tmp_path, monkeypatch):
+@pytest.mark.parametrize("name", ["T2", "T6", "T8", "T10", "F1", "F2", "F3"])
+def test_a_set_with_constant_scores_is_said_and_no_nan_is_printed(lab, tmp_path, monkeypatch, name):
     monkeypatch.setenv("SEN2PRO_DATA", str(tmp_path))
     rows = [("3.0", f"the man runs {end}", f"a dog runs {end}") for end in ("today", "slowly", "quickly", "tomorrow")]
     table(tmp_path / "sts/sts12.tsv", ("score", "sentence1", "sentence2"), rows)
-    result = reproduce("T2", lab)
-    assert "all 4 values on one side are equal" in result.grids[0].rows[0][3]
-    assert "nan" not in to_markdown(result).lower().replace("nano", "")
+    if name.startswith("F"):
+        with pytest.raises(Undefined, match="all gold scores of sts12 are equal"):
+            reproduce(name, lab)
+        write_sts(tmp_path, "sts13")
+        result = reproduce(name, lab)
+        assert "STS-12" not in {cell for row in result.grids[0].rows for cell in row}
+    else:
+        result = reproduce(name, lab)
+        assert any("all 4 values on one side are equal" in cell for row in result.grids[0].rows for cell in row)
+    assert not re.search(r"\bnan\b", to_markdown(result).lower())
+
+
+def test_sets_without_sub_tasks_have_no_weighted_mean(lab, tmp_path, monkeypatch):
+    monkeypatch.setenv("SEN2PRO_DATA", str(tmp_path))
+    write_sts(tmp_path, "sts12", subtasks=("only",))
+    second = reproduce("T2", lab).grids[1]
+    assert "no sub-tasks are known" in second.rows[0][3]
 
 
 def test_without_any_data_the_error_says_where_it_comes_from(lab, tmp_path, monkeypatch):
@@ -209,7 +282,10 @@ def test_moments_of_both_geometries_are_those_of_encode(bert, tokenizer, tmp_pat
 def test_another_seed_or_pooling_has_a_file_of_its_own_and_the_name_does_not_matter(bert, tokenizer, tmp_path):
     store = Store(tmp_path, show=False)
     for changes in ({}, {"seed": 1}, {"pooling": "cls"}, {"samples": 5}, {"combine": "unified"}):
-        store.vectors(Sen2Pro(bert, tokenizer=tokenizer, **{"samples": 4, **changes}), ["the dog runs"])
+        model = Sen2Pro(bert, tokenizer=tokenizer, **{"samples": 4, **changes})
+        store.vectors(model, ["the dog runs"])
+        model.encoder.name = "another name"
+        store.vectors(model, ["the dog runs"])
     assert len(list(tmp_path.glob("*.sqlite"))) == 4
 
 
@@ -257,6 +333,7 @@ def test_a_report_is_one_page_with_pictures_inside_that_needs_no_network(lab, tm
     assert "<script>" not in page
     assert "x\\|y" in (tmp_path / "T2.md").read_text(encoding="utf-8")
     assert not list(tmp_path.glob("*.part"))
+    (tmp_path / "other.json").write_text("[not ours", encoding="utf-8")
     assert to_html(tmp_path) == page
 
 
@@ -285,6 +362,21 @@ def test_tables_without_data_are_left_out_of_several_with_a_word(folder, tmp_pat
     alone = CliRunner().invoke(app, ["reproduce", "T3", *out])
     assert alone.exit_code == 2
     assert "evalrank" in alone.output.lower()
+
+
+def test_a_table_that_cannot_be_made_does_not_stop_the_others(data, folder, tmp_path, monkeypatch):
+    monkeypatch.setenv("SEN2PRO_DATA", str(data))
+    arguments = ["--model", str(folder), "--samples", "2", "--limit", "12", "-o", str(tmp_path / "out")]
+    done = CliRunner().invoke(app, ["reproduce", "F3", "T10", *arguments, "--cache", str(tmp_path / "kept")])
+    assert done.exit_code == 0
+    assert "left out F3: a curve over numbers of samples needs at least 3" in done.output
+    assert (tmp_path / "out/T10.json").is_file()
+
+
+def test_a_dropout_of_nothing_is_refused_and_not_passed_over(folder):
+    done = CliRunner().invoke(app, ["reproduce", "T2", "--model", str(folder), "--dropout", "0"])
+    assert done.exit_code == 2
+    assert "dropout must be a number between 0 and 1" in done.output
 
 
 def test_an_unknown_table_is_an_error_that_lists_them():

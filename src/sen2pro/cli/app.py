@@ -267,6 +267,7 @@ def reproduce(
         str | None,
         typer.Option(help="Folder that keeps what was encoded. (default: SEN2PRO_CACHE, or the user's cache folder)"),
     ] = None,
+    head: options.HeadFolder = None,
     dropout: options.Dropout = None,
     device: options.Device = None,
     trust_remote_code: options.TrustRemoteCode = False,
@@ -285,7 +286,8 @@ def reproduce(
             "model": model, "preset": preset, "method": method, "samples": samples, "seeds": seeds, "limit": limit,
         },
         others={
-            "dropout": dropout, "device": device, "trust_remote_code": trust_remote_code, "allow_pickle": allow_pickle,
+            "head": head, "dropout": dropout, "device": device, "trust_remote_code": trust_remote_code,
+            "allow_pickle": allow_pickle,
         },
     )  # fmt: skip
 

@@ -9,10 +9,9 @@ from rich.console import Console
 
 from sen2pro.cli.options import notes, parse_samples, quiet
 from sen2pro.errors import Sen2ProError
-from sen2pro.evaluation.catalogue import DataMissing
 from sen2pro.evaluation.lab import Lab
 from sen2pro.evaluation.report import print_result, write
-from sen2pro.evaluation.reproduce import chosen, reproduce
+from sen2pro.evaluation.reproduce import check_packages, chosen, reproduce
 from sen2pro.evaluation.store import Store
 
 
@@ -23,14 +22,15 @@ def run(
     names = chosen(tables, settings["method"])
     settings["samples"] = parse_samples(settings["samples"])
     quiet()
-    lab = Lab(**settings, store=Store(cache), settings={k: v for k, v in others.items() if v})
+    lab = Lab(**settings, store=Store(cache), settings={k: v for k, v in others.items() if v is not None})
+    check_packages(names)
     console, missing = _console(), []
     for name in names:
         console.print(f"{name} ...", style="dim", highlight=False)
         try:
             with notes() as gathered:
                 result = reproduce(name, lab)
-        except DataMissing as error:
+        except Sen2ProError as error:
             if len(names) == 1:
                 raise
             missing.append(f"{name}: {error}")
@@ -41,7 +41,7 @@ def run(
     for text in missing:
         console.print(f"left out {text}", style="yellow", markup=False, highlight=False)
     if len(missing) == len(names):
-        raise Sen2ProError("there was no data for any of these tables")
+        raise Sen2ProError("none of these tables could be made")
     console.print(f"written to {output}; the page is {output}/report.html", markup=False, highlight=False)
 
 

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sen2pro.evaluation.data import Quadruple
+from sen2pro.evaluation.store import to_unit
 from sen2pro.gaussian import Array, Array64
 
 
@@ -36,8 +37,7 @@ def found(vectors: Array | Array64, where: NDArray[np.int64]) -> NDArray[np.bool
     >>> found(vectors, np.array([[0, 1, 2, 3]]))
     array([ True])
     """
-    unit = np.asarray(vectors, np.float64)
-    unit = unit / np.maximum(np.linalg.norm(unit, axis=1, keepdims=True), 1e-12)
+    unit = to_unit(np.asarray(vectors))
     targets = unit[where[:, 1]] - unit[where[:, 0]] + unit[where[:, 2]]
     scores = targets @ unit.T
     np.put_along_axis(scores, where[:, :3], -np.inf, axis=1)

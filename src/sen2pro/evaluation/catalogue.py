@@ -92,10 +92,11 @@ class Set:
 
 
 def _sets() -> tuple[Set, ...]:
+    yearly, both = "T2,T6,T8,T10,F1-F3", {"stsb_test": "T6,T8,T10,F4", "sick_test": "T6,T8,T10"}
     sets = [
-        Set(name, "T2,T6,T8,T10,F1-F3" if name[3:].isdigit() else "T6,T10", (f"sts/{name}.tsv",), _SENTEVAL)
+        Set(name, yearly if name[3:].isdigit() else both.get(name, "-"), (f"sts/{name}.tsv",), _SENTEVAL)
         for name in STS_SETS
-    ]  # fmt: skip
+    ]
     sets.append(Set("evalrank", "T3", ("evalrank/pos_pair.tsv", "evalrank/background_sent.tsv"), _EVALRANK))
     for name in DIALOGUE_SETS:
         tables = {"paper": "T4", "grade": "response level"}.get(name.split("_")[0], "-")

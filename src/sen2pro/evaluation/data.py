@@ -74,7 +74,7 @@ class Pairs:
         ('b', 'd', 'f')
         """
         grouped = sorted(range(len(self)), key=lambda i: self.subtasks[i])  # stable, so each group keeps its order
-        chosen = sorted(grouped[i] for i in _spread(len(self), limit))
+        chosen = sorted(grouped[i] for i in spread(len(self), limit))
         return Pairs(
             self.name,
             tuple(self.subtasks[i] for i in chosen),
@@ -93,7 +93,7 @@ class EvalRank:
 
     def head(self, limit: int) -> EvalRank:
         """Return `limit` pairs, evenly spread, before their own sentences and the first 10 * `limit` others."""
-        pairs = tuple(self.pairs[i] for i in _spread(len(self.pairs), limit))
+        pairs = tuple(self.pairs[i] for i in spread(len(self.pairs), limit))
         wanted = {sentence for pair in pairs for sentence in pair}
         others = [sentence for sentence in self.background if sentence not in wanted][: 10 * limit]
         wanted.update(others)
@@ -205,7 +205,7 @@ class Row:
         return int(number)
 
 
-def _spread(total: int, limit: int) -> list[int]:
+def spread(total: int, limit: int) -> list[int]:
     """Return at most `limit` of `total` positions, in the middles of equal stretches."""
     if limit < 1:
         raise Sen2ProError(f"limit is {limit}; it must be at least 1")

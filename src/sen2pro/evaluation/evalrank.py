@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from sen2pro.evaluation.data import EvalRank
 from sen2pro.evaluation.statistics import Statistic, mean_statistic
+from sen2pro.evaluation.store import to_unit
 from sen2pro.gaussian import Array, Array64, Gaussian
 
 MEASURES = ("MRR", "Hits@1", "Hits@3")
@@ -20,8 +21,8 @@ Block = Callable[[NDArray[np.int64]], NDArray[np.float32]]  # queries (b,) -> sc
 def ranks(task: EvalRank, scores: Block) -> NDArray[np.int64]:
     """Return the rank of each pair's second sentence among the background, for the first as a query.
 
-    It is the number of background sentences that score strictly more, and at least 1: the query itself, which scores
-    most, fills that place.
+    It is one more than the number of background sentences other than the query that score strictly more. (The protocol
+    counts the query as well and takes at least 1, which is the same wherever the query itself scores most.)
 
     Parameters
     ----------
@@ -38,8 +39,10 @@ def ranks(task: EvalRank, scores: Block) -> NDArray[np.int64]:
         block = scores(queries[start : start + _BLOCK])
         mine = np.flatnonzero((which >= start) & (which < start + _BLOCK))
         rows = block[which[mine] - start]
-        found[mine] = (rows > rows[np.arange(len(mine)), pairs[mine, 1]][:, None]).sum(axis=1)
-    return np.maximum(found, 1)
+        more = rows > rows[np.arange(len(mine)), pairs[mine, 1]][:, None]
+        more[np.arange(len(mine)), pairs[mine, 0]] = False
+        found[mine] = 1 + more.sum(axis=1)
+    return found
 
 
 def statistics(found: NDArray[np.int64]) -> dict[str, Statistic]:
@@ -58,8 +61,7 @@ def statistics(found: NDArray[np.int64]) -> dict[str, Statistic]:
 
 def centred(vectors: Array) -> Array:
     """Return plain vectors less their mean, scaled to length 1: the protocol's cosine."""
-    shifted = vectors - vectors.mean(axis=0)
-    return np.asarray(shifted / np.maximum(np.linalg.norm(shifted, axis=1, keepdims=True), 1e-12))
+    return to_unit(vectors - vectors.mean(axis=0))
 
 
 def centred_gaussian(gaussian: Gaussian) -> Gaussian:

@@ -86,13 +86,23 @@ class Lab:
                 pooling=pooling or self._preset.pooling,
                 **{**changes, **self.settings},
             )
-            self._models[key] = found.fit_whitening(list(dict.fromkeys(corpus or ()))) if whitened else found
+            if whitened:  # of another set each time: only the last is kept
+                found.fit_whitening(list(dict.fromkeys(corpus or ())))
+                self._models = {k: m for k, m in self._models.items() if k[3] == key[3]}
+            self._models[key] = found
         return self._models[key]
 
     def vectors(self, sentences: Sequence[str], pooling: str | None = None) -> Array:
         """Return the plain vectors (n, k) scaled to length 1: Sen2Vec, to be compared by its dot product."""
-        found = self.store.vectors(self.encoder(normalize=False, pooling=pooling, corpus=sentences), sentences)
-        return to_unit(found)
+        return to_unit(self._raw_vectors(sentences, pooling))
+
+    def own_vectors(self, sentences: Sequence[str]) -> Array:
+        """Return the plain vectors (n, k) as the encoder gives them, of length 1 only if it is made so."""
+        found = self._raw_vectors(sentences, None)
+        return to_unit(found) if self.encoder(normalize=False, corpus=sentences).encoder.unit else found
+
+    def _raw_vectors(self, sentences: Sequence[str], pooling: str | None) -> Array:
+        return self.store.vectors(self.encoder(normalize=False, pooling=pooling, corpus=sentences), sentences)
 
     def samples_of(
         self, sentences: Sequence[str], seed: int = 0, *, normalize: bool = True, pooling: str | None = None
@@ -132,13 +142,14 @@ class Lab:
         mean, variance = combine([(part.mean, part.variance) for part in chosen], counts, how)
         return Gaussian(mean, variance)
 
-    def signature(self) -> str:
-        """Return what was run; the geometry is that of each similarity."""
+    def signature(self, **changes: str) -> str:
+        """Return what was run, but for `changes`; the geometry is that of each similarity."""
         model = next(iter(self._models.values()), None)
         if model is None:
             return f"model:{self._source}"
         seeds = "0" if self.seeds == 1 else f"0-{self.seeds - 1}"
-        found = replace(model.signature(), geometry="by similarity", seed="no" if self.method == "one-pass" else seeds)
+        seeds = "no" if self.method == "one-pass" else seeds
+        found = replace(model.signature(), **{"geometry": "by similarity", "seed": seeds, **changes})
         return f"{found}|limit:{self.limit or 'no'}"
 
 

@@ -120,38 +120,55 @@ T9 = {
     "simcse-base": (12.0, 10.1),
 }
 
+_AVERAGE = "The paper's average is taken here over the same sets as ours."
 NOTES = {
     "T2": [
-        "The paper's Avg is not the mean of its five columns: for BERT these average 64.61 -> 67.31, the column says "
-        "63.69 -> 66.70 (63.69 is the seven-set average of Table 6).",
-        "The paper's BERT rows are weighted means over sub-tasks (`wmean`), its SimCSE rows go over all pairs.",
-        "W-BERT stands twice in the paper without a word on the difference.",
+        _AVERAGE + " Its printed Avg is not the mean of its five columns: for BERT these average 64.61 -> 67.31, the "
+        "column says 63.69 -> 66.70 (63.69 is the seven-set average of Table 6).",
+        "The paper's BERT baseline is a weighted mean over sub-tasks (`wmean`).",
+        "Tables 2 and 6 disagree on BERT-base with Sen2Pro (STS-13: 66.20 and 63.03).",
+        "W-BERT stands twice in the paper without a word on the difference; that the second row is a large model is a "
+        "guess. Its gain is printed as +1.26, by its numbers it is +1.11.",
     ],
-    "T3": ["The paper averages five runs."],
+    "T3": [
+        "The paper averages five runs.",
+        "Pairs are listed in both directions and share sentences, so the intervals are somewhat too narrow.",
+    ],
     "T4": [
         "The paper prints absolute values: its BLEU on Daily(H) and Empathetic is -44.5 and -13.6. Ours keep the sign.",
-        "Daily(H) and Empathetic are 2 real systems and 9 random mixtures of them, so the 11 points are far from "
-        "independent, and an interval over systems is too narrow.",
-        "`Empathetic` is DailyDialog again: all 150 contexts are those of Daily(H).",
+        "Daily(H) and Empathetic are 2 real systems and 9 random mixtures of them: what puts these two in the right "
+        "order correlates with all eleven, and an interval over systems is far too narrow.",
+        "The paper's `Empathetic` is DailyDialog again: all 150 contexts are those of Daily(H).",
         "In Convai2 contexts and references are paired with the wrong responses for 3 of 4 systems; with 4 systems, a "
         "Spearman correlation can only be one of eleven numbers. The clean data is in the response-level table.",
     ],
     "T5": [
+        _AVERAGE,
         "The paper prints BERTScore ru-en as 956 (95.6), and 97.8 as Sen2Pro's average, whose columns average 98.3.",
     ],
-    "T6": ["The paper's `m` row carries the same seven numbers as the `unified` row of Table 10."],
+    "T6": [_AVERAGE, "The paper's `m` row carries the same seven numbers as the `unified` row of Table 10."],
     "T8": ["The averages of the paper: STS of Table 6, Dialog Spearman of Table 4, NMT of Table 5."],
     "T9": [
         "The analogy set of the paper is not public: SATS (published) and quadruples from SICK stand in for it.",
         "x <= 2 for unit vectors, so the paper's 10 to 21 must be times 100, as ours are.",
         "x falls whenever all distances shrink, so a smaller x alone proves little: the share of analogies whose D is "
         "found (3CosAdd) does not have this fault.",
+        "Quadruples share pairs of sentences, so the intervals are somewhat too narrow.",
     ],
-    "T10": ["The paper writes the pool as an intersection of two sets of samples, which is empty; the union is meant."],
+    "T10": [
+        _AVERAGE,
+        "The paper writes the pool as an intersection of two sets of samples, which is empty; the union is meant. It "
+        "prints +1.02 for the unified row, by its numbers it is +1.10.",
+    ],
     "T11": [
-        "The paper's figures cannot be Pearson correlations on WMT17 (sentence BLEU has .43 to .58 there): they are "
+        _AVERAGE,
+        "The paper's figures cannot be Pearson correlations on WMT17 (sentence BLEU has .40 to .58 there): they are "
         "believed to be Kendall figures of WMT18. Ours and the paper's cannot agree.",
         "The paper's BLEU average is 23.4 by its own columns, not 21.2.",
+    ],
+    "Th1": [
+        "The truth is diagonal here. Of a covariance that is not, the diagonal estimator never sees the rest: that "
+        "part of the error does not fall with n.",
     ],
     "Th2": ["The paper's proof exchanges the two divergences; what is simulated is the statement."],
 }

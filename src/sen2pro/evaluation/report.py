@@ -9,7 +9,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from sen2pro.errors import Sen2ProError
 from sen2pro.evaluation.statistics import Comparison
@@ -110,8 +110,13 @@ def count_verdicts(lines: Sequence[Line]) -> str:
     'better in 2 of 2'
     """
     found = [line.ours.verdict for line in lines if line.ours]
-    counts = {name: found.count(name) for name in ("better", "no difference", "worse")}
-    words = {"better": "better in", "no difference": "no difference in", "worse": "worse in"}
+    counts = {name: found.count(name) for name in ("better", "no difference", "worse", "too few")}
+    words = {
+        "better": "better in",
+        "no difference": "no difference in",
+        "worse": "worse in",
+        "too few": "too few points in",
+    }
     return ", ".join(f"{words[name]} {n} of {len(found)}" for name, n in counts.items() if n) or "nothing to compare"
 
 
@@ -126,7 +131,8 @@ def print_result(result: Result, console: Console) -> None:
         table = Table(title=grid.title or None, title_justify="left")
         for i, name in enumerate(grid.header):
             narrow = name in ("p", "sd", "verdict")
-            table.add_column(name, justify="left" if i < grid.labels or name == "verdict" else "right", no_wrap=narrow)
+            side: Literal["left", "right"] = "left" if i < grid.labels or name == "verdict" else "right"
+            table.add_column(name, justify=side, no_wrap=narrow, overflow="fold")
         for row, after in zip(grid.rows, [*grid.rows[1:], None], strict=True):
             ends = grid.labels > 1 and after is not None and after[0] != row[0]
             table.add_row(*(Text(cell, style=colours.get(cell, "")) for cell in row), end_section=ends)
@@ -206,8 +212,7 @@ nav a { margin-right: .7rem; } img { max-width: 100%; }
 
 def to_html(folder: Path) -> str:
     """Return one page with every result in a folder, pictures inside it: it needs no network and no other file."""
-    found = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.json"), key=report_order)]
-    found = [result for result in found if "grids" in result]
+    found = [result for path in sorted(folder.glob("*.json"), key=report_order) for result in _read(path)]
     body = io.StringIO()
     links = " ".join(f'<a href="#{r["id"]}">{r["id"]}</a>' for r in found)
     body.write(f"<h1>Sen2Pro: the tables and figures of the paper, made anew</h1><nav>{links}</nav>")
@@ -226,6 +231,15 @@ def to_html(folder: Path) -> str:
     title = "<title>Sen2Pro, reproduced</title>"
     head = f'<meta charset="utf-8"><meta name="viewport" content="width=device-width">{title}<style>{_STYLE}</style>'
     return f'<!doctype html><html lang="en"><head>{head}</head><body>{body.getvalue()}</body></html>\n'
+
+
+def _read(path: Path) -> list[dict[str, Any]]:
+    """Return the result in a file, or nothing where it is a file of somebody else's."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError:
+        return []
+    return [found] if isinstance(found, dict) and "grids" in found else []
 
 
 def _html_table(grid: dict[str, Any]) -> str:

@@ -13,6 +13,7 @@ from sen2pro.errors import Sen2ProError, one_of
 from sen2pro.gaussian import Array64
 
 RESAMPLES = 2000
+FEWEST = 6  # points: with less, no resampling can tell anything from chance
 _CHUNK_NUMBERS = 1 << 18  # of a block of resamples
 
 
@@ -118,16 +119,37 @@ Statistic = Callable[[Array64], Array64]  # counts (b, n) -> value of each resam
 def correlation_statistic(kind: str, scores: ArrayLike, gold: ArrayLike) -> Statistic:
     """Return a correlation as a function of how often each point counts, for `paired_bootstrap`."""
     x, y = _checked(scores, gold)
-    if one_of("correlation", kind, ("spearman", "pearson")) == "pearson":
+    one_of("correlation", kind, CORRELATIONS)
+    if kind == "pearson":
+        x, y = ((side - side.mean()) / side.std() for side in (x, y))  # so that no scale is too small to be seen
         return lambda counts: _weighted_pearson(x[None], y[None], counts)
+    if kind == "kendall":
+        return _kendall_statistic(x, y)
     ranks_x, ranks_y = _Ranks(x), _Ranks(y)
     return lambda counts: _weighted_pearson(ranks_x(counts), ranks_y(counts), counts)
+
+
+def _kendall_statistic(x: Array64, y: Array64) -> Statistic:
+    """Return tau-b by counts: each is a quadratic form in them, and a point is tied with its own copies."""
+    signs = [np.sign(side[:, None] - side[None, :]) for side in (x, y)]
+    together, apart_x, apart_y = signs[0] * signs[1], np.abs(signs[0]), np.abs(signs[1])
+
+    def tau(counts: Array64) -> Array64:
+        pairs, of_x, of_y = (((counts @ matrix) * counts).sum(axis=1) for matrix in (together, apart_x, apart_y))
+        return np.asarray(np.where(of_x * of_y > 0, pairs / np.sqrt(np.maximum(of_x * of_y, 1)), np.nan))
+
+    return tau
 
 
 def mean_statistic(values: ArrayLike) -> Statistic:
     """Return a mean as a function of how often each value counts, for `paired_bootstrap`."""
     values_ = np.asarray(values, np.float64)
     return lambda counts: np.asarray(counts @ values_ / counts.sum(axis=1))
+
+
+def mean_of(statistics: Sequence[Statistic]) -> Statistic:
+    """Return the mean of statistics of the same points, those of several seeds for instance."""
+    return lambda counts: np.asarray(np.mean([statistic(counts) for statistic in statistics], axis=0))
 
 
 def average_statistic(
@@ -166,7 +188,9 @@ class Comparison:
 
     @property
     def verdict(self) -> str:
-        """`better` or `worse` where p is below 0.05, else `no difference`."""
+        """`better` or `worse` where p is below 0.05, else `no difference`; `too few` of less than 6 points."""
+        if self.n < FEWEST:
+            return "too few"
         if self.p >= 0.05:
             return "no difference"
         return "better" if (self.gain > 0) != self.smaller_is_better else "worse"
@@ -229,7 +253,7 @@ def paired_bootstrap(
     values = [float(statistic(ones)[0]) for statistic in ours]
     differences = []
     for counts in _resamples(n, groups, resamples, seed):
-        gains = np.mean([statistic(counts) for statistic in ours], axis=0) - baseline(counts)
+        gains = mean_of(ours)(counts) - baseline(counts)
         differences.append(gains[np.isfinite(gains)])
     gains = np.concatenate(differences)
     if not len(gains):

@@ -10,10 +10,12 @@ from sen2pro.evaluation.data import Pairs
 from sen2pro.evaluation.statistics import (
     Comparison,
     Statistic,
+    Undefined,
     average_statistic,
     correlation_statistic,
     paired_bootstrap,
 )
+from sen2pro.evaluation.store import to_unit
 from sen2pro.gaussian import Array, Array64
 from sen2pro.model import Sen2Pro
 
@@ -35,6 +37,8 @@ def statistic(scores: Array | Array64, pairs: Pairs, aggregation: str = "all") -
     if aggregation == "all":
         return correlation_statistic("spearman", scores, pairs.gold)
     where = places(pairs.subtasks)
+    if len(where) == 1:
+        raise Undefined(f"no {aggregation}: no sub-tasks are known")
     parts = [correlation_statistic("spearman", np.asarray(scores)[i], pairs.gold[i]) for i in where]
     return average_statistic(parts, where, [len(i) if aggregation == "wmean" else 1 for i in where])
 
@@ -55,8 +59,7 @@ def evaluate(model: Sen2Pro, pairs: Pairs, aggregation: str = "all") -> Comparis
     sentences = list(dict.fromkeys(pairs.left + pairs.right))
     index = {sentence: i for i, sentence in enumerate(sentences)}
     left, right = ([index[s] for s in side] for side in (pairs.left, pairs.right))
-    gaussians, vectors = model.encode(sentences), model.sen2vec(sentences)
-    vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+    gaussians, vectors = model.encode(sentences), to_unit(model.sen2vec(sentences))
     ours = model.similarity_pairwise(gaussians[left], gaussians[right])
     plain = (vectors[left] * vectors[right]).sum(axis=1)
     return paired_bootstrap(

@@ -27,13 +27,12 @@ def system_correlation(scores: Mapping[str, float], human: Mapping[str, float], 
     >>> system_correlation({"x": 1, "y": 2, "z": 3}, {"x": 3, "y": 2, "z": 1}, "spearman")
     -1.0
     """
-    names, x, y = aligned(scores, human)
+    return CORRELATIONS[kind](*aligned(scores, human))
+
+
+def aligned(scores: Mapping[str, float], human: Mapping[str, float]) -> tuple[Array64, Array64]:
+    """Return the two scores of the systems that have both, which must be at least 3."""
+    names = [name for name in scores if name in human]
     if len(names) < 3:
         raise Undefined(f"no correlation over {len(names)} systems ({', '.join(names)}); it takes at least 3")
-    return CORRELATIONS[kind](x, y)
-
-
-def aligned(scores: Mapping[str, float], human: Mapping[str, float]) -> tuple[list[str], Array64, Array64]:
-    """Return the systems that have both scores, and these."""
-    names = [name for name in scores if name in human]
-    return names, np.array([scores[n] for n in names], float), np.array([human[n] for n in names], float)
+    return np.array([scores[n] for n in names], float), np.array([human[n] for n in names], float)

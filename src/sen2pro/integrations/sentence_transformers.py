@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from scipy.stats import pearsonr, spearmanr  # type: ignore[import-untyped, unused-ignore]
 from sentence_transformers.sentence_transformer.evaluation import EmbeddingSimilarityEvaluator
 
 from sen2pro.errors import Sen2ProError
+from sen2pro.evaluation.statistics import pearson, spearman
 from sen2pro.gaussian import Array
 from sen2pro.integrations.adapter import GaussianArrays
 
@@ -115,8 +115,8 @@ class SimilarityEvaluator(EmbeddingSimilarityEvaluator):  # type: ignore[misc, u
         found = model.similarity_pairwise(*rows).numpy()
         name = model.similarity_fn_name
         metrics = {
-            f"pearson_{name}": float(pearsonr(self.scores, found)[0]),
-            f"spearman_{name}": float(spearmanr(self.scores, found)[0]),
+            f"pearson_{name}": pearson(found, self.scores),
+            f"spearman_{name}": spearman(found, self.scores),
         }
         self.primary_metric = f"spearman_{name}"
         if output_path is not None and self.write_csv:

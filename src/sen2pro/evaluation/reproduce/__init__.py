@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from importlib.util import find_spec
 
 from sen2pro.errors import Sen2ProError, one_of
 from sen2pro.evaluation.lab import Lab
@@ -30,7 +31,14 @@ TABLES: dict[str, Callable[[Lab], Result]] = {
     "Th1": theorems.th1,
     "Th2": theorems.th2,
 }
-NEED_SAMPLES = ("T8", "F3", "F4")  # the samples themselves, which only sampling gives
+# What only sampling gives: the samples themselves, or (F2) poolings that a head was not fitted for.
+NEED_SAMPLES = ("T8", "F2", "F3", "F4")
+PACKAGES = {
+    "T4": ("sacrebleu", "nltk", "rouge_score", "bert_score"),
+    "T5": ("sacrebleu", "bert_score"),
+    "T11": ("sacrebleu", "nltk", "bert_score"),
+    **dict.fromkeys(("F1", "F2", "F3", "F4", "Th1", "Th2"), ("matplotlib",)),
+}
 
 
 def chosen(names: Sequence[str], method: str = "sampling") -> list[str]:
@@ -58,7 +66,14 @@ def reproduce(name: str, lab: Lab | None = None) -> Result:
     lab = lab or Lab()
     one_of("table", name, TABLES)
     if name in NEED_SAMPLES and lab.method != "sampling":
-        raise Sen2ProError(
-            f"{name} takes the samples themselves, which {lab.method} does not give; use method sampling"
-        )
+        raise Sen2ProError(f"{name} cannot be made by {lab.method}; use method sampling")
+    check_packages([name])
     return TABLES[name](lab)
+
+
+def check_packages(names: Sequence[str]) -> None:
+    """Raise if a package is missing that these tables need, before any work is done."""
+    needed = dict.fromkeys(package for name in names for package in PACKAGES.get(name, ()))
+    missing = [package for package in needed if find_spec(package) is None]
+    if missing:
+        raise Sen2ProError(f"{', '.join(missing)} cannot be imported; pip install 'sen2pro[eval]'")

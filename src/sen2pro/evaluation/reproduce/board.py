@@ -45,6 +45,13 @@ class Board:
         self._parts: dict[tuple[str, int, bool], dict[str, Gaussian]] = {}
         self._plain: dict[str, Array] = {}
 
+    def defined(self) -> list[str]:
+        """Return the sets with a correlation: some gold scores differ, and there are at least 3 pairs."""
+        found = [name for name, pairs in self.sets.items() if len(pairs) > 2 and len(set(pairs.gold.tolist())) > 1]
+        if not found:
+            raise Undefined(f"no correlation: all gold scores of {', '.join(self.sets)} are equal, or too few")
+        return found
+
     @property
     def notes(self) -> list[str]:
         """What is to be said about missing sets."""

@@ -9,18 +9,24 @@ from functools import partial
 
 import numpy as np
 
-from sen2pro.errors import Sen2ProError
 from sen2pro.estimation import combine, estimate
 from sen2pro.evaluation import paper, sts
 from sen2pro.evaluation.data import WMT_PAIRS, DataMissing, read_wmt_systems
 from sen2pro.evaluation.lab import Lab, moments
-from sen2pro.evaluation.report import Grid, Line, Result, count_verdicts, line_numbers, lines_grid
+from sen2pro.evaluation.report import ARROW, Grid, Line, Result, count_verdicts, line_numbers, lines_grid
 from sen2pro.evaluation.reproduce import plots
 from sen2pro.evaluation.reproduce.board import Board
 from sen2pro.evaluation.reproduce.readings import SPHERE
 from sen2pro.evaluation.reproduce.similarity import lines_of_sets, of_sets
 from sen2pro.evaluation.reproduce.texts import Texts, dialogue, distinct, translation
-from sen2pro.evaluation.statistics import Statistic, average_statistic, correlation_statistic, paired_bootstrap
+from sen2pro.evaluation.statistics import (
+    Statistic,
+    Undefined,
+    average_statistic,
+    correlation_statistic,
+    mean_of,
+    paired_bootstrap,
+)
 from sen2pro.evaluation.systems import aligned, by_system
 from sen2pro.gaussian import Array, Array64, Gaussian
 
@@ -44,9 +50,9 @@ def full_distance(left: dict[str, Array], right: dict[str, Array], *, own_weight
             means.append(mean)
             covariances.append(covariance)
         of_means = np.abs(means[0] - means[1]).sum(axis=-1)
-        of_covariances = np.abs(covariances[0] - covariances[1]).sum(axis=(-2, -1))
-        difference = covariances[0] - covariances[1]
-        of_weight = of_covariances if own_weight else np.abs(difference.diagonal(axis1=-2, axis2=-1)).sum(axis=-1)
+        difference = np.abs(covariances[0] - covariances[1])
+        of_covariances = difference.sum(axis=(-2, -1))
+        of_weight = of_covariances if own_weight else difference.diagonal(axis1=-2, axis2=-1).sum(axis=-1)
         weight = np.where(of_means > 0, np.minimum(of_weight / np.maximum(of_means, 1e-30), 1), 1.0)
         found.append((1 - weight) * of_means + weight * of_covariances)
     return np.concatenate(found)
@@ -56,21 +62,17 @@ def t8(lab: Lab) -> Result:
     """Table 8: the full covariance against the diagonal one, on STS; and figure 4, their cost."""
     names = paper.SETS
     board = Board(lab, names)
-    full: dict[str, list[Statistic]] = {name: [] for name in board.sets}
-    for name, pairs in board.sets.items():
-        for seed in range(lab.seeds):
-            scores = _full(board, name, lab.samples_of(board.sentences(name), seed))
-            full[name].append(sts.statistic(scores, pairs))
 
     def of_full(name: str) -> Statistic:
-        return lambda counts: np.asarray(np.mean([statistic(counts) for statistic in full[name]], axis=0))
+        drawn = (lab.samples_of(board.sentences(name), seed) for seed in range(lab.seeds))
+        return mean_of([sts.statistic(_full(board, name, samples), board.sets[name]) for samples in drawn])
 
     lines = lines_of_sets(board, names, "STS", None, partial(board.statistics, reading=SPHERE), of_full)
     for line in lines:
         line.paper = paper.T8["STS"] if line.labels[0].startswith("Average") else None
-    others = [*_dialogue_line(lab), *_translation_line(lab)]
+    others = [_dialogue_line(lab), _translation_line(lab)]
     labels = ["set", "task"]
-    title = f"{lab.title}, full covariance (SCE) {chr(0x2192)} diagonal, {SPHERE.title}"
+    title = f"{lab.title}, full covariance (SCE) {ARROW} diagonal, {SPHERE.title}"
     grid = lines_grid(labels, [*lines, *others], "BERT-base", title=title)
     return Result(
         "T8", "Full covariance against the diagonal estimator", [grid], count_verdicts([*of_sets(lines), *others]),
@@ -132,8 +134,10 @@ def _full_and_diagonal(lab: Lab, texts: Texts, seed: int) -> tuple[Array64, Arra
     return -full_distance(*sides), SPHERE.pairwise(joined[left], joined[right])
 
 
-def _t8(lab: Lab, title: str, kind: str, sets: Sequence[Texts], quoted: tuple[float, float]) -> list[Line]:
+def _t8(lab: Lab, title: str, kind: str, sets: Sequence[Texts], quoted: tuple[float, float]) -> Line:
     """Compare full and diagonal covariances by their average correlation over sets, systems being drawn anew."""
+    if not sets:
+        raise Undefined("no correlation: there are no sets")
     sizes = [len(texts.human) for texts in sets]
     ends = np.cumsum(sizes)
     places = [np.arange(end - size, end) for size, end in zip(sizes, ends, strict=True)]
@@ -142,44 +146,40 @@ def _t8(lab: Lab, title: str, kind: str, sets: Sequence[Texts], quoted: tuple[fl
         pairs = [_full_and_diagonal(lab, texts, seed) for texts in sets]
         for which in (0, 1):
             parts = [
-                correlation_statistic(kind, *aligned(by_system(texts.systems, pair[which]), texts.human)[1:])
+                correlation_statistic(kind, *aligned(by_system(texts.systems, pair[which]), texts.human))
                 for texts, pair in zip(sets, pairs, strict=True)
             ]
             found[which].append(average_statistic(parts, places))
     groups = np.repeat(np.arange(len(sizes)), sizes)
-
-    def full(counts: Array64) -> Array64:
-        return np.asarray(np.mean([statistic(counts) for statistic in found[0]], axis=0))
-
-    compared = paired_bootstrap(found[1], full, int(ends[-1]), groups=groups).scaled(100)
-    return [Line([f"Average of {len(sets)}", title], quoted, compared)]
+    compared = paired_bootstrap(found[1], mean_of(found[0]), int(ends[-1]), groups=groups).scaled(100)
+    return Line([f"Average of {len(sets)}", title], quoted, compared)
 
 
-def _dialogue_line(lab: Lab) -> list[Line]:
+def _dialogue_line(lab: Lab) -> Line:
     """Return the dialogue line of Table 8."""
     try:
         sets = [dialogue(name, lab.limit) for name in paper.DIALOGUE]
         return _t8(lab, "Dialog", "spearman", sets, paper.T8["Dialog"])
-    except Sen2ProError as error:
-        return [Line(["Average", "Dialog"], paper.T8["Dialog"], missing=_reason(error))]
+    except (DataMissing, Undefined) as error:
+        return Line(["Average", "Dialog"], paper.T8["Dialog"], missing=_reason(error))
 
 
-def _translation_line(lab: Lab) -> list[Line]:
+def _translation_line(lab: Lab) -> Line:
     """Return the translation line of Table 8, on a part of the segments."""
+    count = min(lab.limit or _SEGMENTS, _SEGMENTS)
     sets = []
     for pair in WMT_PAIRS:
         try:
             found = read_wmt_systems(pair)
         except DataMissing:
             continue
-        sets.append(translation(found, min(lab.limit or _SEGMENTS, _SEGMENTS)))
-    if not sets:
-        return [Line(["Average", "NMT"], paper.T8["NMT"], missing="no data")]
-    return [
-        replace(line, labels=[f"{line.labels[0]}, {_SEGMENTS} segments", "NMT"])
-        for line in _t8(lab, "NMT", "pearson", sets, paper.T8["NMT"])
-    ]
+        sets.append(translation(found, count))
+    title = f"Average of {len(sets)}, {count} segments"
+    try:
+        return replace(_t8(lab, "NMT", "pearson", sets, paper.T8["NMT"]), labels=[title, "NMT"])
+    except Undefined as error:
+        return Line([title, "NMT"], paper.T8["NMT"], missing=_reason(error) if sets else "no data")
 
 
-def _reason(error: Sen2ProError) -> str:
+def _reason(error: DataMissing | Undefined) -> str:
     return "no data" if isinstance(error, DataMissing) else str(error)

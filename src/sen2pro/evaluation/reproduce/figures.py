@@ -43,7 +43,7 @@ def f1(lab: Lab) -> Result:
     """Figure 1: the importance of five groups of features, cut by their model uncertainty."""
     board = Board(lab, paper.SETS[:5])
     rows, numbers, drawn, falls = [], [], {}, 0
-    for name in board.sets:
+    for name in board.defined():
         runs = np.array(
             [
                 importance(lab.join(board.parts(name, seed, normalize=True), "m"), board, name)
@@ -51,7 +51,7 @@ def f1(lab: Lab) -> Result:
             ]
         )
         mean = runs.mean(axis=0)
-        trend = spearman(mean, np.arange(5)[::-1])
+        trend = spearman(mean, np.arange(5)[::-1]) if len(set(mean)) > 1 else 0.0
         falls += trend > 0
         spread = [
             f"{m:.2f} ({low:.2f} to {high:.2f})" for m, low, high in zip(mean, runs.min(0), runs.max(0), strict=True)
@@ -78,7 +78,7 @@ def f2(lab: Lab) -> Result:
     for pooling in POOLINGS:
         board = Board(lab, paper.SETS[:5], pooling)
         notes = board.notes
-        for name in board.sets:
+        for name in board.defined():
             rates = {
                 unit: np.mean(
                     [
@@ -112,7 +112,8 @@ def f2(lab: Lab) -> Result:
         ["pooling", "set", "Q, raw", "Q, unit sphere", f"improvement ({OURS.title})"], rows,
         f"{lab.title}: fluctuation rate Q, the mean model variance; improvement in Spearman x 100", labels=2,
     )  # fmt: skip
-    return Result("F2", "Fluctuation rate against improvement", [grid], verdict, lab.signature(), notes, numbers,
+    return Result("F2", "Fluctuation rate against improvement", [grid], verdict,
+                  lab.signature(pooling=",".join(POOLINGS)), notes, numbers,
                   {"scatter": plots.scatter(points)})  # fmt: skip
 
 
@@ -120,7 +121,7 @@ def f3(lab: Lab) -> Result:
     """Figure 3: how many samples it takes."""
     board = Board(lab, paper.SETS[:5])
     curves: dict[str, dict[int, list[float]]] = {"n1 (model)": {}, "n2 (data)": {}}
-    for name in board.sets:
+    for name in board.defined():
         for seed in range(lab.seeds):
             samples = lab.samples_of(board.sentences(name), seed)
             for title, source in zip(curves, samples, strict=True):
@@ -130,14 +131,14 @@ def f3(lab: Lab) -> Result:
                     left, right = board.sides(name)
                     score = sts.correlation(OURS.pairwise(joined[left], joined[right]), board.sets[name])
                     curves[title].setdefault(count, []).append(100 * score)
-    plain = float(np.mean([100 * sts.correlation(board.plain(name), board.sets[name]) for name in board.sets]))
+    plain = float(np.mean([100 * sts.correlation(board.plain(name), board.sets[name]) for name in board.defined()]))
     counts = sorted({count for curve in curves.values() for count in curve})
     rows = [
         [title, *(f"{np.mean(curve[count]):.2f}" if count in curve else "" for count in counts)]
         for title, curve in curves.items()
     ]
     means = {title: {count: float(np.mean(v)) for count, v in curve.items()} for title, curve in curves.items()}
-    what = f"average Spearman x 100 on {len(board.sets)} STS sets ({OURS.title})"
+    what = f"average Spearman x 100 on {len(board.defined())} STS sets ({OURS.title})"
     grid = Grid(["varied", *map(str, counts)], rows, f"{lab.title}, {what}; the other source keeps all its samples")
     gains = [f"{title} from {min(c)} to {max(c)}: {c[max(c)] - c[min(c)]:+.2f}" for title, c in means.items()]
     notes = [

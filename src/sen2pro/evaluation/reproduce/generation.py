@@ -30,7 +30,11 @@ from sen2pro.evaluation.systems import aligned, by_system
 from sen2pro.gaussian import Array64
 from sen2pro.progress import progress
 
-GRADE = {"grade_convai2": "ConvAI2", "grade_dailydialog": "DailyDialog", "grade_empatheticdialogues": "Empathetic"}
+GRADE = {
+    "grade_convai2": "ConvAI2",
+    "grade_dailydialog": "DailyDialog",
+    "grade_empatheticdialogues": "EmpatheticDialogues",
+}
 
 
 @dataclass
@@ -48,11 +52,11 @@ class _Task:
     def points(self, texts: Texts, scores: ArrayLike | Mapping[str, float]) -> tuple[Array64, Array64]:
         """Return a metric's scores, of single texts or of systems as a whole, and the human ones."""
         if isinstance(scores, Mapping):
-            return aligned(scores, texts.human)[1:]
+            return aligned(scores, texts.human)
         if self.single:
             assert texts.single is not None
             return np.asarray(scores, np.float64), texts.single
-        return aligned(by_system(texts.systems, scores), texts.human)[1:]
+        return aligned(by_system(texts.systems, scores), texts.human)
 
 
 def _metric_scores(task: _Task, texts: Texts, kind: Metric) -> ArrayLike | dict[str, float]:
@@ -101,6 +105,8 @@ class _Board:
         self.lines: list[Line] = []
         self.numbers: list[dict[str, Any]] = []
         self.missing: list[str] = []
+        self.signatures: dict[str, str] = {}
+        self.blank = 0
         for name, title in task.names.items():
             try:
                 texts = task.texts(name)
@@ -115,6 +121,7 @@ class _Board:
 
     def _add(self, lab: Lab, name: str, title: str, texts: Texts) -> None:
         task = self.task
+        self.blank += sum(not text.strip() for text in texts.candidates)
         plain = task.points(texts, sen2vec_scores(lab, texts))
         ours = {
             reading.title: [task.points(texts, sen2pro_scores(lab, texts, reading, s)) for s in range(lab.seeds)]
@@ -132,7 +139,7 @@ class _Board:
                 row = {"set": title, "metric": label, "correlation": kind, "ours": mine, "paper": said}
                 self.numbers.append(row)
         for reading, found in ours.items():
-            for kind in (k for k in task.correlations if k != "kendall"):
+            for kind in task.correlations:
                 vec, pro = task.quoted("sen2vec", name, kind), task.quoted("sen2pro", name, kind)
                 said_both = (vec, pro) if vec is not None and pro is not None else None
                 compared, why = _compare(plain, found, kind)
@@ -145,6 +152,8 @@ class _Board:
                 model = lab.encoder(corpus=texts.candidates)
                 kind = Bleu(self.task.bleu) if name == "bleu" else metric(name, model=model)
                 found[name] = self.task.points(texts, _metric_scores(self.task, texts, kind))
+                if kind.signature != str(model.signature()):
+                    self.signatures[name] = kind.signature
                 advance(1)
         return found
 
@@ -152,13 +161,19 @@ class _Board:
         """Return the table, ours with the paper's in brackets."""
         return Grid(list(self.header), [[label, *row] for label, row in self.cells.items()], title)
 
+    @property
+    def notes(self) -> list[str]:
+        """What is to be said of the metrics, and of what is missing."""
+        found = [f"{name}: {signature}" for name, signature in self.signatures.items()]
+        if self.blank:
+            found.append(f"{self.blank} outputs say nothing; a full stop is encoded for them.")
+        if self.missing:
+            found.append(f"{', '.join(self.missing)}: no data here; `sen2pro data list` says where it comes from.")
+        return found
+
     def verdict(self, reading: Reading) -> str:
         """Sum up the comparisons of one reading."""
         return count_verdicts([line for line in self.lines if line.labels[2] == reading.title])
-
-
-def _missing_note(missing: list[str]) -> list[str]:
-    return [f"{', '.join(missing)}: no data here; `sen2pro data list` says where it comes from."] if missing else []
 
 
 _NAMES = ["set", "correlation", "similarity"]
@@ -180,11 +195,11 @@ def t4(lab: Lab) -> Result:
         lines_grid(_NAMES, systems.lines, "BERT-base", title="System level, bootstrap over systems", digits=1),
     ]
     verdict = f"system level: {systems.verdict(OURS)}"
-    numbers, missing = [*systems.numbers, *line_numbers(_NAMES, systems.lines)], list(systems.missing)
+    numbers, notes = [*systems.numbers, *line_numbers(_NAMES, systems.lines)], systems.notes
     try:
         single = _Board(lab, _Task(GRADE, texts, _METRICS, kinds, True, lambda *_: None))
-    except DataMissing:
-        missing += GRADE.values()
+    except DataMissing as error:
+        notes.append(str(error))
     else:
         grids += [
             single.grid(f"{lab.title}, response level on clean data (GRADE's), correlation x 100; not in the paper"),
@@ -192,10 +207,10 @@ def t4(lab: Lab) -> Result:
         ]
         verdict += f"; response level: {single.verdict(OURS)}"
         numbers += [*single.numbers, *line_numbers(_NAMES, single.lines)]
-        missing += single.missing
+        notes += [note for note in single.notes if note not in notes]
     return Result(
         "T4", "Dialogue evaluation", grids, f"{verdict} ({OURS.title})", lab.signature(),
-        [*paper.NOTES["T4"], *_missing_note(missing)], numbers,
+        [*paper.NOTES["T4"], *notes], numbers,
     )  # fmt: skip
 
 
@@ -213,19 +228,20 @@ def _translated(lab: Lab, id_: str, title: str, task: _Task, table: Mapping[str,
     ]
     verdict = "; ".join(f"{reading.title}: {board.verdict(reading)}" for reading in READINGS)
     return Result(
-        id_, title, grids, verdict, lab.signature(), [*paper.NOTES[id_], *_missing_note(board.missing)],
+        id_, title, grids, verdict, lab.signature(), [*paper.NOTES[id_], *board.notes],
         [*board.numbers, *line_numbers(_NAMES, board.lines)],
     )  # fmt: skip
 
 
 def _add_average(grid: Grid, board: _Board, table: Mapping[str, Mapping[str, float]]) -> None:
-    """Add a column with the average over the language pairs at hand; the paper's is over all seven."""
+    """Add a column with the average over the language pairs at hand, ours and the paper's."""
     kind = board.task.correlations[0]
     grid.header.append(f"average {kind}" if len(board.task.correlations) > 1 else "average")
     for row in grid.rows:
         mine = [n["ours"] for n in board.numbers if n["metric"] == row[0] and n["correlation"] == kind]
         average = None if None in mine else float(np.mean(mine))
-        row.append(_cell(average, table.get(row[0].split(",")[0], {}).get("average")))
+        said = [table.get(row[0].split(",")[0], {}).get(pair) for pair in WMT_PAIRS if pair not in board.missing]
+        row.append(_cell(average, None if None in said else float(np.mean([v for v in said if v is not None]))))
 
 
 def t5(lab: Lab) -> Result:

@@ -6,12 +6,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sen2pro.evaluation import analogy, evalrank, paper
-from sen2pro.evaluation.data import DataMissing, read_analogy, read_evalrank
+from sen2pro.evaluation.data import DataMissing, read_analogy, read_evalrank, spread
 from sen2pro.evaluation.lab import Lab
 from sen2pro.evaluation.presets import PRESETS
 from sen2pro.evaluation.report import Line, Result, count_verdicts, line_numbers, lines_grid
 from sen2pro.evaluation.reproduce.readings import READINGS, Reading
 from sen2pro.evaluation.statistics import Statistic, mean_statistic, paired_bootstrap
+from sen2pro.evaluation.store import to_unit
 from sen2pro.gaussian import Array, Gaussian
 
 
@@ -20,7 +21,7 @@ def t3(lab: Lab) -> Result:
     task = read_evalrank()
     if lab.limit:
         task = task.head(lab.limit)
-    vectors = evalrank.centred(lab.vectors(task.background))
+    vectors = evalrank.centred(lab.own_vectors(task.background))
     plain = evalrank.statistics(evalrank.ranks(task, lambda rows: vectors[rows] @ vectors.T))
     row, quoted = paper.reference(paper.T3, lab.row)
     lines, verdicts = [], []
@@ -70,7 +71,7 @@ def t9(lab: Lab) -> Result:
             missing.append(title)
             continue
         if lab.limit:
-            quadruples = [quadruples[i] for i in _spread(len(quadruples), lab.limit)]
+            quadruples = [quadruples[i] for i in spread(len(quadruples), lab.limit)]
         sentences, where = analogy.positions(quadruples)
         plain = lab.vectors(sentences)
         means = [lab.join(lab.parts(sentences, seed)).mean for seed in range(lab.seeds)]
@@ -88,15 +89,11 @@ def t9(lab: Lab) -> Result:
     )  # fmt: skip
 
 
-def _spread(total: int, limit: int) -> NDArray[np.int64]:
-    return np.linspace(0, total - 1, min(limit, total)).astype(np.int64)
-
-
 def _analogy_lines(
     title: str, where: NDArray[np.int64], plain: Array, means: list[Array], quoted: tuple[float, float]
 ) -> list[Line]:
     """Return x of the means scaled to length 1 (the paper's), of the means as they are, and how often D is found."""
-    scaled = [mean / np.maximum(np.linalg.norm(mean, axis=1, keepdims=True), 1e-12) for mean in means]
+    scaled = [to_unit(mean) for mean in means]
     n = len(where)
     baseline = mean_statistic(analogy.differences(plain, where))
 

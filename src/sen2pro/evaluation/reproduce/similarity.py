@@ -13,7 +13,7 @@ from sen2pro.evaluation.presets import PRESETS
 from sen2pro.evaluation.report import Line, Result, count_verdicts, line_numbers, lines_grid
 from sen2pro.evaluation.reproduce.board import Board
 from sen2pro.evaluation.reproduce.readings import CORRECTED, OURS, READINGS, SPHERE
-from sen2pro.evaluation.statistics import Statistic, Undefined
+from sen2pro.evaluation.statistics import Statistic, Undefined, mean_of
 
 Quoted = Mapping[str, tuple[float, float]]
 _FULL_CHUNK = 64  # pairs whose full covariances are in memory at once
@@ -46,7 +46,9 @@ def lines_of_sets(
         lines.append(Line([paper.TITLES[name], label], numbers, comparison, missing))
     if len(kept) > 1:
         title = "Average" if len(kept) == len(names) else f"Average of {len(kept)}"
-        lines.append(Line([title, label], (quoted or {}).get("average"), board.average(kept, base, aggregation)))
+        said = np.mean([quoted[name] for name in kept], axis=0) if quoted else None  # over the same sets
+        both = None if said is None else (float(said[0]), float(said[1]))
+        lines.append(Line([title, label], both, board.average(kept, base, aggregation)))
     return lines
 
 
@@ -131,8 +133,7 @@ def t10(lab: Lab) -> Result:
     quoted = {name: (paper.T10["unified"][name][1], paper.T10["individual"][name][1]) for name in paper.T10["unified"]}
 
     def unified(name: str) -> Statistic:
-        found = board.statistics(name, SPHERE, how="unified")
-        return lambda counts: np.asarray(np.mean([statistic(counts) for statistic in found], axis=0))
+        return mean_of(board.statistics(name, SPHERE, how="unified"))
 
     direct = lines_of_sets(
         board, paper.SETS, "unified to individual", quoted, partial(board.statistics, reading=SPHERE), unified

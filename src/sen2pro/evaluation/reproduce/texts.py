@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from sen2pro.evaluation.data import Response, Systems, read_dialogue, read_wmt_segments
+from sen2pro.evaluation.data import Response, Systems, read_dialogue, read_wmt_segments, spread
 from sen2pro.evaluation.lab import Lab
 from sen2pro.evaluation.reproduce.readings import Reading
 from sen2pro.evaluation.systems import by_system
@@ -47,7 +47,7 @@ def dialogue(name: str, limit: int | None) -> Texts:
 def translation(found: Systems, limit: int | None) -> Texts:
     """Return the outputs of all systems, or so many segments of each, evenly spread."""
     count = len(found.references)
-    chosen = range(count) if not limit else np.linspace(0, count - 1, min(limit, count)).astype(int).tolist()
+    chosen = range(count) if not limit else spread(count, limit)
     systems = [system for system in found.outputs for _ in chosen]
     candidates = [found.outputs[system][i] for system in found.outputs for i in chosen]
     return Texts(systems, candidates, [found.references[i] for _ in found.outputs for i in chosen], found.human)
@@ -84,6 +84,6 @@ def segments(pair: str, limit: int | None) -> Texts:
     """Read the segments of a language pair that have a human score each, or so many, evenly spread."""
     found = read_wmt_segments(pair)
     if limit:
-        found = [found[i] for i in np.linspace(0, len(found) - 1, min(limit, len(found))).astype(int)]
+        found = [found[i] for i in spread(len(found), limit)]
     texts = [s.hypothesis for s in found], [s.reference for s in found]
     return Texts([pair] * len(found), *texts, {}, np.array([s.human for s in found]))
