@@ -6,7 +6,8 @@
 Candidates: Eq. 6, Euclidean distance, dot products divided by powers of the lengths of the means, cosines divided by
 powers of the resultant lengths R = |mean| / sqrt(|mean|^2 + total variance), energy distance, maximum mean discrepancy
 with a Gaussian kernel, concentrations of von Mises-Fisher distributions. The winner is the one with the greatest mean
-gain over the plain cosine on the two sets. Samples are kept in SEN2PRO_CACHE, as for `sen2pro reproduce`.
+gain over the plain cosine on the two sets; variances as estimated, or shrunk. Samples are kept in SEN2PRO_CACHE, as
+for `sen2pro reproduce`.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Any
 import numpy as np
 from common import save
 
+from sen2pro.estimation import estimate
 from sen2pro.evaluation import sts
 from sen2pro.evaluation.lab import Lab
 from sen2pro.evaluation.reproduce.board import Board
@@ -98,9 +100,16 @@ CANDIDATES: dict[str, Candidate] = {
 }
 
 
+def shrunken(board: Board, name: str) -> dict[str, Gaussian]:
+    """Return the Gaussians with variances shrunk towards what the sentences of the set have in common."""
+    samples = board.lab.samples_of(board.sentences(name))
+    return {source: Gaussian(*estimate(found, "shrinkage")) for source, found in samples.items()}
+
+
 def gains(board: Board, name: str, kind: str) -> dict[str, float]:
     """Return the gain over the plain cosine of every candidate, in Spearman x 100."""
-    joined = board.lab.join(board.parts(name, 0, normalize=True), kind)
+    parts = shrunken(board, name) if "shrunken" in kind else board.parts(name, 0, normalize=True)
+    joined = board.lab.join(parts, kind.split(",")[0])
     left, right = board.sides(name)
     plain = sts.correlation(board.plain(name), board.sets[name])
     return {
@@ -111,7 +120,7 @@ def gains(board: Board, name: str, kind: str) -> dict[str, float]:
 
 def search(board: Board) -> dict[str, Any]:
     rows: dict[str, Any] = {}
-    for kind in ("m+d", "m", "d"):
+    for kind in ("m+d", "m", "d", "m+d, shrunken"):
         found = {name: gains(board, name, kind) for name in DEV}
         for title in CANDIDATES:
             values = [found[name][title] for name in DEV]
@@ -119,6 +128,11 @@ def search(board: Board) -> dict[str, Any]:
     print(f"{'gain over the plain cosine':40s} {DEV[0]:>10s} {DEV[1]:>10s} {'mean':>7s}")
     for title, row in sorted(rows.items(), key=lambda item: -item[1]["mean"]):
         print(f"{title:40s} {row[DEV[0]]:+10.2f} {row[DEV[1]]:+10.2f} {row['mean']:+7.2f}")
+    for name in DEV:
+        n = len(board.sets[name])
+        c = paired_bootstrap(board.statistics(name, CORRECTED), board.plain_statistic(name), n).scaled(100)
+        rows[f"the choice on {name}"] = c.to_dict()
+        print(f"the choice on {name}: {c.gain:+.2f} [{c.low:+.2f}, {c.high:+.2f}] over the plain cosine")
     return rows
 
 
