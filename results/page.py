@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -33,9 +34,9 @@ def main() -> None:
     """Write the page."""
     parts = [(HERE / "summary.md").read_text(encoding="utf-8").strip()]
     results = {title: load(HERE / name) for name, title in FOLDERS.items()}
-    rows = ["| model | table | what | verdict |", "|---|---|---|---|"]
+    rows = ["| model | table | what | items of a set | verdict |", "|---|---|---|---|---|"]
     for title, found in results.items():
-        rows += [f"| {title} | [{r.id}](#{anchor(title, r)}) | {r.title} | {r.verdict} |" for r in found]
+        rows += [f"| {title} | [{r.id}](#{anchor(title, r)}) | {r.title} | {items(r)} | {r.verdict} |" for r in found]
     parts.append("## All verdicts\n\n" + "\n".join(rows))
     for (name, title), found in zip(FOLDERS.items(), results.values(), strict=True):
         parts.append(f"## {title}")
@@ -43,6 +44,12 @@ def main() -> None:
         parts += [f'<a id="{anchor(title, r)}"></a>\n\n' + to_markdown(r, level=3, pictures=pictures) for r in found]
     PAGE.write_text("\n\n".join(part.strip() for part in parts) + "\n", encoding="utf-8")
     print(f"-> {PAGE.relative_to(HERE.parent)}")
+
+
+def items(result: Result) -> str:
+    """Return how many items of each set were taken, as the signature says."""
+    limit = re.search(r"limit:(\d+)", result.signature)
+    return f"at most {limit[1]}" if limit else "all"
 
 
 def anchor(title: str, result: Result) -> str:
