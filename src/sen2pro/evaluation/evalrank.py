@@ -11,6 +11,7 @@ from sen2pro.evaluation.data import EvalRank
 from sen2pro.evaluation.statistics import Statistic, mean_statistic
 from sen2pro.evaluation.store import to_unit
 from sen2pro.gaussian import Array, Array64, Gaussian
+from sen2pro.progress import Show, progress
 
 MEASURES = ("MRR", "Hits@1", "Hits@3")
 _BLOCK = 256  # queries at a time: the table of scores is never whole
@@ -18,7 +19,7 @@ _BLOCK = 256  # queries at a time: the table of scores is never whole
 Block = Callable[[NDArray[np.int64]], NDArray[np.float32]]  # queries (b,) -> scores of every background sentence (b, n)
 
 
-def ranks(task: EvalRank, scores: Block) -> NDArray[np.int64]:
+def ranks(task: EvalRank, scores: Block, show: Show = False) -> NDArray[np.int64]:
     """Return the rank of each pair's second sentence among the background, for the first as a query.
 
     It is one more than the number of background sentences other than the query that score strictly more. (The protocol
@@ -30,18 +31,22 @@ def ranks(task: EvalRank, scores: Block) -> NDArray[np.int64]:
         Pairs and background.
     scores
         Gives, for some rows of the background as queries, their score with every background sentence.
+    show
+        Whether a progress bar is shown, as for `Sen2Pro.encode`.
     """
     index = {sentence: i for i, sentence in enumerate(task.background)}
     pairs = np.array([(index[a], index[b]) for a, b in task.pairs])
     queries, which = np.unique(pairs[:, 0], return_inverse=True)
     found = np.empty(len(pairs), np.int64)
-    for start in range(0, len(queries), _BLOCK):
-        block = scores(queries[start : start + _BLOCK])
-        mine = np.flatnonzero((which >= start) & (which < start + _BLOCK))
-        rows = block[which[mine] - start]
-        more = rows > rows[np.arange(len(mine)), pairs[mine, 1]][:, None]
-        more[np.arange(len(mine)), pairs[mine, 0]] = False
-        found[mine] = 1 + more.sum(axis=1)
+    with progress(len(queries), show, threshold=4 * _BLOCK, unit="queries") as advance:
+        for start in range(0, len(queries), _BLOCK):
+            block = scores(queries[start : start + _BLOCK])
+            mine = np.flatnonzero((which >= start) & (which < start + _BLOCK))
+            rows = block[which[mine] - start]
+            more = rows > rows[np.arange(len(mine)), pairs[mine, 1]][:, None]
+            more[np.arange(len(mine)), pairs[mine, 0]] = False
+            found[mine] = 1 + more.sum(axis=1)
+            advance(len(block))
     return found
 
 

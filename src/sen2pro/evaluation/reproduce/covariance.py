@@ -29,32 +29,38 @@ from sen2pro.evaluation.statistics import (
 )
 from sen2pro.evaluation.systems import aligned, by_system
 from sen2pro.gaussian import Array, Array64, Gaussian
+from sen2pro.progress import Show, progress
 
 _FULL_CHUNK = 64  # pairs whose full covariances are in memory at once
 _SEGMENTS = 50  # of each language pair: full covariances of every output would take days
 
 
-def full_distance(left: dict[str, Array], right: dict[str, Array], *, own_weight: bool = False) -> Array64:
+def full_distance(
+    left: dict[str, Array], right: dict[str, Array], *, own_weight: bool = False, show: Show = False
+) -> Array64:
     """Return Eq. 6 with full covariances (SCE), from the samples (n, N, k) of each source: (n,).
 
     The weight alpha of a pair is that of its diagonals, so that nothing but the estimator differs; with `own_weight` it
     is the ratio of the full covariances themselves, which is mostly clipped to 1 and leaves nothing of the means.
     """
     found = []
-    for start in range(0, len(next(iter(left.values()))), _FULL_CHUNK):
-        where = slice(start, start + _FULL_CHUNK)
-        means, covariances = [], []
-        for side in (left, right):
-            estimates = [estimate(samples[where], "full") for samples in side.values()]
-            mean, covariance = combine(estimates, [1] * len(estimates), "individual")
-            means.append(mean)
-            covariances.append(covariance)
-        of_means = np.abs(means[0] - means[1]).sum(axis=-1)
-        difference = np.abs(covariances[0] - covariances[1])
-        of_covariances = difference.sum(axis=(-2, -1))
-        of_weight = of_covariances if own_weight else difference.diagonal(axis1=-2, axis2=-1).sum(axis=-1)
-        weight = np.where(of_means > 0, np.minimum(of_weight / np.maximum(of_means, 1e-30), 1), 1.0)
-        found.append((1 - weight) * of_means + weight * of_covariances)
+    count = len(next(iter(left.values())))
+    with progress(count, show, threshold=1000, unit="pairs") as advance:
+        for start in range(0, count, _FULL_CHUNK):
+            where = slice(start, start + _FULL_CHUNK)
+            means, covariances = [], []
+            for side in (left, right):
+                estimates = [estimate(samples[where], "full") for samples in side.values()]
+                mean, covariance = combine(estimates, [1] * len(estimates), "individual")
+                means.append(mean)
+                covariances.append(covariance)
+            of_means = np.abs(means[0] - means[1]).sum(axis=-1)
+            difference = np.abs(covariances[0] - covariances[1])
+            of_covariances = difference.sum(axis=(-2, -1))
+            of_weight = of_covariances if own_weight else difference.diagonal(axis1=-2, axis2=-1).sum(axis=-1)
+            weight = np.where(of_means > 0, np.minimum(of_weight / np.maximum(of_means, 1e-30), 1), 1.0)
+            found.append((1 - weight) * of_means + weight * of_covariances)
+            advance(len(of_means))
     return np.concatenate(found)
 
 
@@ -123,7 +129,7 @@ def _diagonal(board: Board, name: str, samples: dict[str, Array]) -> Array64:
 
 def _full(board: Board, name: str, samples: dict[str, Array], *, own_weight: bool = False) -> Array64:
     left, right = ({source: x[side] for source, x in samples.items()} for side in board.sides(name))
-    return -full_distance(left, right, own_weight=own_weight)
+    return -full_distance(left, right, own_weight=own_weight, show=board.lab.store.show)
 
 
 def _full_and_diagonal(lab: Lab, texts: Texts, seed: int) -> tuple[Array64, Array]:
@@ -131,7 +137,7 @@ def _full_and_diagonal(lab: Lab, texts: Texts, seed: int) -> tuple[Array64, Arra
     samples = lab.samples_of(sentences, seed)
     sides = [{source: x[side] for source, x in samples.items()} for side in (left, right)]
     joined = lab.join(lab.parts(sentences, seed, keep_samples=True))
-    return -full_distance(*sides), SPHERE.pairwise(joined[left], joined[right])
+    return -full_distance(*sides, show=lab.store.show), SPHERE.pairwise(joined[left], joined[right])
 
 
 def _t8(lab: Lab, title: str, kind: str, sets: Sequence[Texts], quoted: tuple[float, float]) -> Line:

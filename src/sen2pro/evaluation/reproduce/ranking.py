@@ -30,7 +30,7 @@ def t3(lab: Lab) -> Result:
         for seed in range(lab.seeds):
             joined = lab.join(lab.parts(task.background, seed, normalize=reading.normalize))
             centred = evalrank.centred_gaussian(joined) if reading.normalize else joined
-            seeds.append(evalrank.statistics(evalrank.ranks(task, _blocks(centred, reading))))
+            seeds.append(evalrank.statistics(evalrank.ranks(task, _blocks(centred, reading), lab.store.show)))
         found = [
             Line(
                 [name, reading.title],
