@@ -14,7 +14,7 @@ from scipy.stats import pearsonr, spearmanr
 
 from sen2pro import Sen2Pro
 from sen2pro.errors import Sen2ProError
-from sen2pro.evaluation.data import DataMissing, read_dialogue, read_wmt_systems
+from sen2pro.evaluation.data import DataMissing, read_dialogue, read_wmt_segments, read_wmt_systems
 from sen2pro.evaluation.metrics import METRICS, Bleu, Meteor, metric, needs_model, words
 from sen2pro.evaluation.metrics.words import has_glove
 
@@ -298,6 +298,17 @@ def read(reader, name):
         return reader(name)
     except DataMissing as error:
         pytest.skip(str(error))
+
+
+@pytest.mark.parametrize(("pair", "expected"), [("cs-en", 0.431), ("de-en", 0.435), ("fi-en", 0.576)])
+def test_sentence_bleu_on_wmt17_gives_the_known_correlation(pair, expected):
+    """Pearson with human scores of single segments; the text is tokenised already."""
+    try:
+        found = read_wmt_segments(pair)
+    except DataMissing as error:
+        pytest.skip(str(error))
+    scores = Bleu("none").segments([s.hypothesis for s in found], [s.reference for s in found])
+    assert pearsonr(scores, [s.human for s in found])[0] == pytest.approx(expected, abs=0.002)
 
 
 @pytest.mark.parametrize(("pair", "expected"), [("cs-en", 0.972), ("fi-en", 0.903), ("lv-en", 0.979)])

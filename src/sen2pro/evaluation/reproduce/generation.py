@@ -267,6 +267,6 @@ def t11(lab: Lab) -> Result:
         ("pearson", "kendall"),
         True,
         lambda name, pair, kind: paper.T11.get(name, {}).get(pair) if kind == "pearson" else None,
-        bleu="intl",
+        bleu="none",  # the text is tokenised
     )
     return _translated(lab, "T11", "Translation evaluation at segment level, WMT17 into English", task, paper.T11)
