@@ -5,21 +5,16 @@ Tables are UTF-8 with a header and one TAB between fields, without quoting; the 
 
 from __future__ import annotations
 
-import json
-import lzma
-import math
 import reprlib
-import zlib
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sen2pro.errors import Sen2ProError, has_surrogates, one_of
+from sen2pro.errors import Sen2ProError, one_of
 from sen2pro.evaluation import catalogue
 from sen2pro.evaluation.catalogue import (
     CLASSIFICATION_SETS,
@@ -30,6 +25,7 @@ from sen2pro.evaluation.catalogue import (
     DataMissing,
     folder,
 )
+from sen2pro.evaluation.files import Row, objects, table
 
 __all__ = [
     "CLASSIFICATION_SETS", "DIALOGUE_SETS", "SPLITS", "STS_SETS", "WMT_PAIRS", "DataMissing", "EvalRank", "Labelled",
@@ -152,111 +148,12 @@ class Labelled:
     names: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class Row:
-    """The fields of a line, and the place it stands, for errors."""
-
-    place: str
-    fields: Mapping[str, Any]
-
-    def wrong(self, column: str, what: str) -> Sen2ProError:
-        """Return the error that says where."""
-        return Sen2ProError(f"{self.place}, column {column!r}: {what}")
-
-    def get(self, column: str) -> Any:
-        """Return a field that must be there."""
-        if column not in self.fields:
-            raise self.wrong(column, f"is missing; there are {', '.join(self.fields)}")
-        return self.fields[column]
-
-    def text(self, column: str, *, blank: bool = False) -> str:
-        """Return a field that must be text, blank only where that may be."""
-        value = self.get(column)
-        if not isinstance(value, str):
-            raise self.wrong(column, f"not a text but {reprlib.repr(value)}")
-        if not blank and not value.strip():
-            raise self.wrong(column, "is blank")
-        if "\0" in value or has_surrogates(value):
-            raise self.wrong(column, "holds a NUL or half a surrogate pair, which is no text")
-        return value
-
-    def number(self, column: str, low: float = -math.inf, high: float = math.inf) -> float:
-        """Return a field that must be a finite number from `low` to `high`; of a list, the mean."""
-        value = self.get(column)
-        values = value if isinstance(value, list) and value else [value]
-        return sum(self._one_number(column, each, low, high) for each in values) / len(values)
-
-    def _one_number(self, column: str, value: Any, low: float, high: float) -> float:
-        try:
-            number = math.nan if isinstance(value, bool) else float(value)
-        except (TypeError, ValueError):
-            number = math.nan
-        if not math.isfinite(number):
-            raise self.wrong(column, f"{reprlib.repr(value)} is no number")
-        if not low <= number <= high:
-            raise self.wrong(column, f"{number:g} is not within {low:g} and {high:g}")
-        return number
-
-    def whole(self, column: str, high: float = math.inf) -> int:
-        """Return a field that must be a whole number from 0 to `high`."""
-        number = self.number(column, 0, high)
-        if number != int(number):
-            raise self.wrong(column, f"{number:g} is no whole number")
-        return int(number)
-
-
 def spread(total: int, limit: int) -> list[int]:
     """Return at most `limit` of `total` positions, in the middles of equal stretches."""
     if limit < 1:
         raise Sen2ProError(f"limit is {limit}; it must be at least 1")
     number = min(limit, total)
     return [(2 * i + 1) * total // (2 * number) for i in range(number)]
-
-
-def lines(path: Path) -> Iterator[tuple[str, str]]:
-    """Yield the place and the text of every line of a file, compressed or not."""
-    try:
-        with catalogue.open_binary(path) as file:
-            for number, line in enumerate(file, 1):
-                place = f"{path}, line {number}"
-                try:
-                    text = line.decode("utf-8-sig" if number == 1 else "utf-8")
-                except UnicodeDecodeError as error:
-                    raise Sen2ProError(f"{place}: not UTF-8 (byte {error.start + 1}: {error.reason})") from None
-                yield place, text.rstrip("\r\n")
-    except (EOFError, zlib.error, lzma.LZMAError, OSError) as error:
-        if isinstance(error, OSError) and error.errno is not None:  # the disk, not the archive
-            raise
-        raise Sen2ProError(f"{path} is not a whole {path.suffix} file: {error}") from None
-
-
-def table(path: Path, *columns: str) -> Iterator[Row]:
-    """Yield the rows of a tab separated file whose header must have `columns`."""
-    numbered = lines(path)
-    place, first = next(numbered, (f"{path}, line 1", ""))
-    header = first.split("\t")
-    if len(set(header)) < len(header):
-        raise Sen2ProError(f"{place}: a column stands there more than once: {', '.join(header)}")
-    for column in columns:
-        if column not in header:
-            raise Sen2ProError(f"{place}: there is no column {column!r}; the header is {reprlib.repr(first)}")
-    for place, line in numbered:
-        fields = line.split("\t")
-        if len(fields) != len(header):
-            raise Sen2ProError(f"{place}: {len(fields)} fields, but the header has {len(header)}: {', '.join(header)}")
-        yield Row(place, dict(zip(header, fields, strict=True)))
-
-
-def objects(path: Path) -> Iterator[Row]:
-    """Yield the rows of a file of JSON lines."""
-    for place, line in lines(path):
-        try:
-            fields = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise Sen2ProError(f"{place}: not JSON ({error})") from None
-        if not isinstance(fields, dict):
-            raise Sen2ProError(f"{place}: not a JSON object")
-        yield Row(place, fields)
 
 
 def read_sts(name: str) -> Pairs:

@@ -26,7 +26,7 @@ from typing import Any
 
 from sen2pro.errors import Sen2ProError, one_of
 from sen2pro.evaluation.catalogue import COMPRESSIONS, DIALOGUE_SETS, WMT_PAIRS
-from sen2pro.evaluation.data import Row, lines
+from sen2pro.evaluation.files import Row, lines
 
 # The sub-tasks that count: STS13 has a fourth, SMT, which is licensed and which SentEval leaves out.
 SUBTASKS = {
