@@ -373,7 +373,8 @@ def test_a_table_that_cannot_be_made_does_not_stop_the_others(data, folder, tmp_
     assert (tmp_path / "out/T10.json").is_file()
 
 
-def test_a_dropout_of_nothing_is_refused_and_not_passed_over(folder):
+def test_a_dropout_of_nothing_is_refused_and_not_passed_over(data, folder, monkeypatch):
+    monkeypatch.setenv("SEN2PRO_DATA", str(data))
     done = CliRunner().invoke(app, ["reproduce", "T2", "--model", str(folder), "--dropout", "0"])
     assert done.exit_code == 2
     assert "dropout must be a number between 0 and 1" in done.output
