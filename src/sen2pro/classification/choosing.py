@@ -1,0 +1,105 @@
+"""Choose features, head, regularisation and temperature by the log-loss on rows that were not trained on.
+
+A strong penalty gives the best directions from a few examples, but probabilities that are far too even; so the size of
+the weights is chosen apart from the penalty, by a factor on all of them (a temperature).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sen2pro.classification.features import Scaling
+from sen2pro.classification.heads import Labels, Weights, at_temperatures, fit
+from sen2pro.gaussian import Array64, Gaussian
+
+PENALTIES = (1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0)  # values of C
+FACTORS = 2.0 ** np.arange(-2, 10.5, 0.5)
+_FOLDS, _FEWER_FOLDS, _MANY = 5, 3, 500
+_DRAWS = 32
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What was chosen, and the log-loss that it had on rows not trained on."""
+
+    features: str
+    head: str
+    C: float
+    temperature: float
+    log_loss: float
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """Rows to train on and rows to judge by."""
+
+    train: Gaussian
+    train_labels: Labels
+    held_out: Gaussian
+    held_out_labels: Labels
+
+
+def folds(gaussian: Gaussian, labels: Labels, seed: int) -> list[Part]:
+    """Cut the rows into parts for cross-validation, every class spread evenly; no more folds than the rarest class."""
+    number = min(_FOLDS if len(labels) < _MANY else _FEWER_FOLDS, int(np.bincount(labels).min()))
+    rng = np.random.default_rng(seed)
+    fold = np.empty(len(labels), np.int64)
+    for label in np.unique(labels):
+        rows = rng.permutation(np.flatnonzero(labels == label))
+        fold[rows] = (np.arange(len(rows)) + rng.integers(number)) % number
+    return [_part(gaussian, labels, np.flatnonzero(fold == i)) for i in range(number)]
+
+
+def _part(gaussian: Gaussian, labels: Labels, out: NDArray[np.int64]) -> Part:
+    kept = np.setdiff1d(np.arange(len(labels)), out)
+    return Part(gaussian[kept], labels[kept], gaussian[out], labels[out])
+
+
+def choose(
+    parts: Sequence[Part],
+    classes: int,
+    *,
+    features: Sequence[str],
+    heads: Sequence[str],
+    penalties: Sequence[float],
+    seed: int,
+) -> Choice:
+    """Return what has the smallest log-loss over all rows held out.
+
+    Features and penalty are chosen with the first head; the other heads are then tried with these.
+    """
+    found = [_best(parts, classes, name, heads[0], penalties, seed) for name in features]
+    first = min(found, key=lambda choice: choice.log_loss)
+    others = [_best(parts, classes, first.features, head, [first.C], seed) for head in heads[1:]]
+    return min([first, *others], key=lambda choice: choice.log_loss)
+
+
+def _best(
+    parts: Sequence[Part], classes: int, features: str, head: str, penalties: Sequence[float], seed: int
+) -> Choice:
+    total = sum(len(part.held_out_labels) for part in parts)
+    doubt = 1 / (total + 2)  # as if one more row had been any class: else, few rows without error call for certainty
+    losses = np.sum([_losses(part, classes, features, head, penalties, doubt, seed) for part in parts], axis=0) / total
+    penalty, factor = divmod(int(np.argmin(losses)), len(FACTORS))
+    return Choice(features, head, penalties[penalty], float(FACTORS[factor]), float(losses[penalty, factor]))
+
+
+def _losses(
+    part: Part, classes: int, features: str, head: str, penalties: Sequence[float], doubt: float, seed: int
+) -> Array64:
+    """Return the summed log-loss on the rows held out, for each penalty and factor."""
+    scaling = Scaling.fit(part.train, features)
+    train, held_out = scaling(part.train), scaling(part.held_out)
+    rows = np.arange(len(part.held_out_labels))
+    losses = np.empty((len(penalties), len(FACTORS)))
+    weights: Weights | None = None
+    for i, C in enumerate(penalties):
+        weights = fit(train, part.train_labels, classes, head, C, seed=seed, start=weights)
+        logs = np.log(np.maximum(at_temperatures(held_out, weights, FACTORS, _DRAWS), 1e-30))
+        own, every = logs[:, rows, part.held_out_labels].sum(axis=1), logs.mean(axis=2).sum(axis=1)
+        losses[i] = -(1 - doubt) * own - doubt * every
+    return losses
