@@ -68,38 +68,61 @@ def choose(
     penalties: Sequence[float],
     seed: int,
 ) -> Choice:
-    """Return what has the smallest log-loss over all rows held out.
+    """Return the simplest setting whose log-loss over all rows held out is the smallest, or as good as that.
 
-    Features and penalty are chosen with the first head; the other heads are then tried with these.
+    Simple are the features and heads named first, and strong penalties; as good is what is within one standard error of
+    the difference. Features and penalty are chosen with the first head; the other heads are then tried with these.
     """
-    found = [_best(parts, classes, name, heads[0], penalties, seed) for name in features]
-    first = min(found, key=lambda choice: choice.log_loss)
-    others = [_best(parts, classes, first.features, head, [first.C], seed) for head in heads[1:]]
-    return min([first, *others], key=lambda choice: choice.log_loss)
+    found = [trial for name in features for trial in _trials(parts, classes, name, heads[0], sorted(penalties), seed)]
+    first = _simplest(found)
+    others = [
+        trial
+        for head in heads[1:]
+        for trial in _trials(parts, classes, first.choice.features, head, [first.choice.C], seed)
+    ]
+    return _simplest([first, *others]).choice
 
 
-def _best(
+@dataclass(frozen=True, eq=False)
+class _Trial:
+    choice: Choice
+    losses: Array64  # (rows,)
+
+
+def _simplest(trials: Sequence[_Trial]) -> _Trial:
+    best = min(trials, key=lambda trial: trial.choice.log_loss)
+    for trial in trials:
+        worse = trial.losses - best.losses
+        if worse.mean() <= worse.std() / np.sqrt(len(worse)):
+            return trial
+    return best
+
+
+def _trials(
     parts: Sequence[Part], classes: int, features: str, head: str, penalties: Sequence[float], seed: int
-) -> Choice:
-    total = sum(len(part.held_out_labels) for part in parts)
-    doubt = 1 / (total + 2)  # as if one more row had been any class: else, few rows without error call for certainty
-    losses = np.sum([_losses(part, classes, features, head, penalties, doubt, seed) for part in parts], axis=0) / total
-    penalty, factor = divmod(int(np.argmin(losses)), len(FACTORS))
-    return Choice(features, head, penalties[penalty], float(FACTORS[factor]), float(losses[penalty, factor]))
+) -> list[_Trial]:
+    """Return a trial for each penalty, with the best factor."""
+    # As if one more row had been of any class: otherwise, few rows without an error would call for certainty.
+    doubt = 1 / (sum(len(part.held_out_labels) for part in parts) + 2)
+    losses = np.concatenate([_losses(part, classes, features, head, penalties, doubt, seed) for part in parts], axis=2)
+    best = losses.mean(axis=2).argmin(axis=1)
+    return [
+        _Trial(Choice(features, head, C, float(FACTORS[factor]), float(rows[factor].mean())), rows[factor])
+        for C, factor, rows in zip(penalties, best, losses, strict=True)
+    ]
 
 
 def _losses(
     part: Part, classes: int, features: str, head: str, penalties: Sequence[float], doubt: float, seed: int
 ) -> Array64:
-    """Return the summed log-loss on the rows held out, for each penalty and factor."""
+    """Return the log-loss on the rows held out: (penalties, factors, rows)."""
     scaling = Scaling.fit(part.train, features)
     train, held_out = scaling(part.train), scaling(part.held_out)
     rows = np.arange(len(part.held_out_labels))
-    losses = np.empty((len(penalties), len(FACTORS)))
+    losses = []
     weights: Weights | None = None
-    for i, C in enumerate(penalties):
+    for C in penalties:
         weights = fit(train, part.train_labels, classes, head, C, seed=seed, start=weights)
         logs = np.log(np.maximum(at_temperatures(held_out, weights, FACTORS, _DRAWS), 1e-30))
-        own, every = logs[:, rows, part.held_out_labels].sum(axis=1), logs.mean(axis=2).sum(axis=1)
-        losses[i] = -(1 - doubt) * own - doubt * every
-    return losses
+        losses.append(-(1 - doubt) * logs[:, rows, part.held_out_labels] - doubt * logs.mean(axis=2))
+    return np.stack(losses)
