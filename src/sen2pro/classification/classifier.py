@@ -189,7 +189,8 @@ class Sen2ProClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
 
     def predict(self, X: Sentences, *, show_progress_bar: Show = None) -> NDArray[Any]:
         """Return the most probable class of each sentence (n,)."""
-        return np.asarray(self.classes_[self.predict_proba(X, show_progress_bar=show_progress_bar).argmax(axis=1)])
+        found = self.predict_proba(X, show_progress_bar=show_progress_bar)
+        return np.asarray(self.classes_[found.argmax(axis=1)])
 
     @property
     def encoder(self) -> Sen2Pro:

@@ -68,7 +68,9 @@ def check_classes(labels: NDArray[Any], *, choose: bool) -> NDArray[Any]:
     counts = Counter(labels.tolist())
     classes = np.unique(labels)
     if len(classes) < 2:
-        raise Sen2ProError(f"all {len(labels)} labels are {classes[0]!r}; it takes at least two classes to tell apart")
+        raise Sen2ProError(
+            f"all {len(labels)} labels are {classes.tolist()[0]!r}; it takes at least two classes to tell apart"
+        )
     single = [label for label in classes.tolist() if counts[label] == 1]
     if choose and single:
         raise Sen2ProError(
