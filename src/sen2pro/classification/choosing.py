@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sen2pro.classification.features import Scaling
-from sen2pro.classification.heads import Labels, Weights, at_temperatures, fit
+from sen2pro.classification.heads import Design, Labels, Weights, at_temperatures, fit
 from sen2pro.gaussian import Array64, Gaussian
 
 PENALTIES = (1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0)  # values of C
@@ -83,6 +83,18 @@ def choose(
     return _simplest([first, *others]).choice
 
 
+def best_factor(design: Design, labels: Labels, weights: Weights) -> float:
+    """Return the factor on all weights that has the smallest log-loss on rows not trained on."""
+    logs = np.log(np.maximum(at_temperatures(design, weights, FACTORS, _DRAWS), 1e-30))
+    return float(FACTORS[_smoothed(logs, labels, 1 / (len(labels) + 2)).mean(axis=1).argmin()])
+
+
+def _smoothed(logs: Array64, labels: Labels, doubt: float) -> Array64:
+    """Return the log-loss (factors, rows) of log-probabilities (factors, rows, classes), a little for any class."""
+    own = logs[:, np.arange(len(labels)), labels]
+    return np.asarray(-(1 - doubt) * own - doubt * logs.mean(axis=2))
+
+
 @dataclass(frozen=True, eq=False)
 class _Trial:
     choice: Choice
@@ -118,11 +130,10 @@ def _losses(
     """Return the log-loss on the rows held out: (penalties, factors, rows)."""
     scaling = Scaling.fit(part.train, features)
     train, held_out = scaling(part.train), scaling(part.held_out)
-    rows = np.arange(len(part.held_out_labels))
     losses = []
     weights: Weights | None = None
     for C in penalties:
         weights = fit(train, part.train_labels, classes, head, C, seed=seed, start=weights)
         logs = np.log(np.maximum(at_temperatures(held_out, weights, FACTORS, _DRAWS), 1e-30))
-        losses.append(-(1 - doubt) * logs[:, rows, part.held_out_labels] - doubt * logs.mean(axis=2))
+        losses.append(_smoothed(logs, part.held_out_labels, doubt))
     return np.stack(losses)

@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from sen2pro.classification import saving
 from sen2pro.classification.choosing import PENALTIES, Choice, Part, choose, folds
 from sen2pro.classification.features import FEATURES, Scaling
+from sen2pro.classification.finetune import FineTuning, finetune
 from sen2pro.classification.heads import HEADS, Weights, fit, probabilities
 from sen2pro.classification.labels import check_classes, check_labels, to_numbers
 from sen2pro.classification.loading import load_encoder
@@ -26,6 +27,7 @@ from sen2pro.resolve import DEFAULT_MODEL
 from sen2pro.signature import Signature, check_comparable
 
 Sentences = Sequence[str] | Gaussian
+Answers = Sequence[Any] | NDArray[Any]
 
 
 class Sen2ProClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
@@ -53,7 +55,8 @@ class Sen2ProClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
     seed
         Makes the result reproducible.
     finetune
-        Train the encoder too, with the gradient through reparameterised samples: minutes to hours.
+        Train the encoder too, with the gradient through reparameterised samples: True, or a `FineTuning` that says how.
+        Minutes to hours; the encoder is then sampled.
 
     Attributes
     ----------
@@ -94,7 +97,7 @@ class Sen2ProClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         head: str = "auto",
         C: float | None = None,
         seed: int = 0,
-        finetune: bool = False,
+        finetune: bool | FineTuning = False,
     ) -> None:
         self.model = model
         self.method = method
@@ -109,9 +112,9 @@ class Sen2ProClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
     def fit(
         self,
         X: Sentences,
-        y: Sequence[Any],
+        y: Answers,
         *,
-        validation: tuple[Sentences, Sequence[Any]] | None = None,
+        validation: tuple[Sentences, Answers] | None = None,
         show_progress_bar: Show = None,
     ) -> Sen2ProClassifier:
         """Learn from sentences (or their Gaussians) and their labels.
@@ -131,8 +134,6 @@ class Sen2ProClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         numbers = to_numbers(labels, self.classes_)
         self.__dict__.pop("_loaded", None)
         if self.finetune:
-            from sen2pro.classification.finetune import finetune
-
             self._loaded, result = finetune(self, X, numbers, validation, show_progress_bar)
             self.scaling_, self.weights_, self.choice_ = result.scaling, result.weights, result.choice
             self.signature_ = self._loaded.signature()
@@ -165,7 +166,7 @@ class Sen2ProClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         self,
         gaussian: Gaussian,
         numbers: NDArray[np.int64],
-        validation: tuple[Sentences, Sequence[Any]] | None,
+        validation: tuple[Sentences, Answers] | None,
         show: Show,
     ) -> list[Part]:
         if validation is None:

@@ -39,7 +39,7 @@ def save(classifier: Sen2ProClassifier, folder: Path) -> None:
         settings |= reference(classifier.model)
     if classifier.finetune:
         classifier.encoder.save(folder / ENCODER)
-        settings["model"] = None
+        settings |= {"model": None, "finetune": True}
     scaling, tensors = classifier.scaling_, _tensors(classifier)
     config = {
         "format": FORMAT,
