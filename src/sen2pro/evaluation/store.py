@@ -13,12 +13,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sen2pro.errors import Sen2ProError
 from sen2pro.estimation import estimate
-from sen2pro.gaussian import Array, Array64, Gaussian
+from sen2pro.gaussian import Array, Gaussian
 from sen2pro.head import on_sphere
 from sen2pro.model import Sen2Pro
 from sen2pro.progress import Show, progress
@@ -85,9 +87,9 @@ class Store:
             if model.method == "one-pass":
                 vectors, moments = _one_pass(model, texts)
             else:
-                vectors = model.sen2vec(texts)
-                parts = model.encode_sources(texts, show_progress_bar=False)
-                moments = [moment for part in parts.values() for moment in (part.mean, part.variance)]
+                vectors, moments = model.sen2vec(texts), []
+                for part in model.encode_sources(texts, show_progress_bar=False).values():
+                    moments += [part.mean, part.variance]
             return np.stack([*moments, vectors], axis=1).astype(np.float32)
 
         cost = 1 if model.method == "one-pass" else 1 + sum(model.samples[source] for source in model.sources)
@@ -181,12 +183,12 @@ def _gaussians(model: Sen2Pro, rows: Array) -> dict[str, Gaussian]:
     }
 
 
-def _one_pass(model: Sen2Pro, texts: list[str]) -> tuple[Array, list[Array64]]:
+def _one_pass(model: Sen2Pro, texts: list[str]) -> tuple[Array, list[NDArray[Any]]]:
     """Return what `sen2vec` and `encode_sources` give (mean and variance, source by source) for the price of one."""
     assert model.head is not None, "a model whose method is one-pass has a head"
     states = model.sampler.plain(texts, model.encoder.prompt(None, None), layers=model.head.layers)
     vectors = model.sampler.finish(states.vectors)
-    moments: list[Array64] = []
+    moments: list[NDArray[Any]] = []
     for source in model.sources:
         shift, variance = model.head.predict(states, source)
         mean = vectors + shift
