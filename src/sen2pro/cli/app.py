@@ -241,7 +241,7 @@ def score(
 def reproduce(
     tables: Annotated[
         list[str],
-        typer.Argument(help="T2 T3 T4 T5 T6 T8 T9 T10 T11, F1 F2 F3 F4, Th1 Th2, or all.", metavar="TABLE..."),
+        typer.Argument(help="T1 to T11, F1 to F4, Th1, Th2, or all.", metavar="TABLE..."),
     ],
     model: Annotated[
         str,
@@ -256,10 +256,22 @@ def reproduce(
         str | None,
         typer.Option(help="Whose row of the paper the model is, where it is a folder: consert-base, simcse-base, ..."),
     ] = None,
-    method: options.Method = "sampling",
+    method: Annotated[
+        str | None,
+        typer.Option(
+            help="sampling (the paper's), one-pass or shrinkage. (default: sampling; T1 and T7 take one pass where the "
+            "model has a head)"
+        ),
+    ] = None,
     samples: options.Samples = "15",
     seeds: Annotated[int, typer.Option(help="Average over so many seeds.", min=1)] = 1,
     limit: Annotated[int | None, typer.Option(help="Take so many items of each set, for a quick look.", min=1)] = None,
+    shots: Annotated[
+        list[int] | None, typer.Option(help="T1, T7: examples of each class; may be repeated. (default: 10 and 200)")
+    ] = None,
+    setfit: Annotated[
+        bool, typer.Option("--setfit", help="T1: compare with SetFit too, which trains the encoder: hours on a CPU.")
+    ] = False,
     output: Annotated[
         str, typer.Option("--output", "-o", help="Folder for JSON, Markdown, pictures and report.html.")
     ] = "sen2pro_results",
@@ -283,6 +295,7 @@ def reproduce(
         tables, output=output, cache=cache,
         settings={
             "model": model, "preset": preset, "method": method, "samples": samples, "seeds": seeds, "limit": limit,
+            "shots": tuple(shots or (10, 200)), "setfit": setfit,
         },
         others={
             "dropout": dropout, "device": device, "trust_remote_code": trust_remote_code, "allow_pickle": allow_pickle,
