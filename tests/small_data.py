@@ -34,6 +34,18 @@ def write_sts(folder, name, count=24, subtasks=("x", "y")):
     table(folder / f"sts/{name}.tsv", ("subtask", "score", "sentence1", "sentence2"), rows)
 
 
+def write_classification(folder):
+    """Write two of the sets: enough for ten examples of each class, not for two hundred."""
+    for name, classes in (("ag_news", 4), ("imdb", 2)):
+        texts = iter(sentences(200, seed=classes))
+        for split, count in (("train", 12), ("val", 5), ("test", 8)):
+            marks = ("no", "music", "price", "rain")  # one word of each class: something an encoder can find
+            rows = [
+                {"label": i % classes, "text": f"{marks[i % classes]} {next(texts)}"} for i in range(count * classes)
+            ]
+            objects(folder / f"textcls/{name}_{split}.jsonl", rows)
+
+
 def write_all(folder):
     """Write every set."""
     for name in ("sts12", "sts13", "sts14", "sts15", "stsb_test"):  # two of the paper's are missing, as is usual
@@ -71,4 +83,5 @@ def write_all(folder):
         for r, h in zip(references * 2, references + outputs[1], strict=True)
     ]
     objects(folder / "wmt17/da_seg.jsonl", segments)
+    write_classification(folder)
     return folder

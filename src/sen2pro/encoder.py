@@ -189,15 +189,17 @@ class Encoder:
         seed: int = 0,
         prompt_length: int = 0,
         layers: Sequence[int] = (),
+        gradient: bool = False,
     ) -> Tensor:
         """Run one batch: (batch, k) float32 on the network's device, not normalised.
 
         Under dropout, keyed by `seed`, where the sample `numbers` of the rows are given. The average over the tokens of
-        each of the hidden states `layers` follows, in further columns. Rows of one length should stand together.
+        each of the hidden states `layers` follows, in further columns. Rows of one length should stand together. With
+        `gradient`, to train the network, what comes back can be differentiated.
         """
-        layout = Layout([len(ids) for ids in tokens]) if self.packs else None
+        layout = Layout([len(ids) for ids in tokens]) if self.packs and not gradient else None
         dropout = None if numbers is None else KeyedDropout(seed, tokens, numbers, self.rate, layout)
-        return self._forward(tokens, dropout, layout, prompt_length, layers)
+        return self._forward(tokens, dropout, layout, prompt_length, layers, gradient)
 
     def _forward(
         self,
@@ -206,13 +208,14 @@ class Encoder:
         layout: Layout | None,
         prompt_length: int = 0,
         layers: Sequence[int] = (),
+        gradient: bool = False,
     ) -> Tensor:
         inputs, mask = self._padded(tokens) if layout is None else self._packed(tokens, layout)
         attention = mode(self.network, sampling=dropout is not None, attention=PACKED if layout else None)
         lower: AbstractContextManager[Any] = nullcontext()
         if self.precision != "float32":
             lower = torch.autocast(self.device.type, getattr(torch, self.precision))
-        with self._lock, torch.inference_mode(), attention, lower:
+        with self._lock, torch.inference_mode(not gradient), attention, lower:
             with dropout or nullcontext(), layout.active() if layout else nullcontext():
                 every = bool(layers) or self.pooling == "first-last-avg"
                 states = self.network(**inputs, output_hidden_states=every, return_dict=True)

@@ -10,6 +10,10 @@ class Sen2ProError(ValueError):
     """Something the caller can put right; the message says how."""
 
 
+class HeadMissing(Sen2ProError):
+    """There is no head with which a model could encode in one pass."""
+
+
 class Sen2ProWarning(UserWarning):
     """Something the caller should know, though the result stands."""
 

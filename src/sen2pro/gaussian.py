@@ -167,9 +167,11 @@ class Gaussian:
             raise TypeError("a single Gaussian has no length; use .dim for its number of dimensions")
         return len(self._mean)
 
-    def __getitem__(self, index: int | slice | Sequence[int] | NDArray[Any]) -> Gaussian:
+    def __getitem__(self, index: Any) -> Gaussian:
         if self._mean.ndim == 1:
             raise TypeError("a single Gaussian cannot be indexed")
+        if isinstance(index, tuple) and len(index) == 2 and index[1] is Ellipsis:
+            index = index[0]  # x[rows, ...], which is how scikit-learn picks rows
         if isinstance(index, tuple):
             raise TypeError("a Gaussian is indexed by sentence only; use .mean and .variance to select dimensions")
         coverage = None if self._coverage is None else self._coverage[index]

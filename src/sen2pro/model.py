@@ -16,7 +16,7 @@ from sen2pro import __version__
 from sen2pro.checks import SOURCES, check_rate, check_samples, check_seed, check_sentences
 from sen2pro.distances import distance, distance_pairwise
 from sen2pro.encoder import Encoder
-from sen2pro.errors import Sen2ProError, Sen2ProWarning, one_of
+from sen2pro.errors import HeadMissing, Sen2ProError, Sen2ProWarning, one_of
 from sen2pro.estimation import COMBINATIONS, Moments, combine
 from sen2pro.gaussian import Array, Array64, Gaussian
 from sen2pro.head import CONFIG, Head, on_sphere, shipped
@@ -163,7 +163,7 @@ class Sen2Pro:
         found = Head.load(head) if isinstance(head, (str, Path)) else head or shipped(signature)
         if found is None:
             if self.method == "one-pass":
-                raise Sen2ProError(
+                raise HeadMissing(
                     f"there is no head for {self.encoder.name} with these settings; fit one on a few thousand "
                     "sentences: Sen2Pro(...).distill(corpus), or sen2pro distill"
                 )

@@ -241,7 +241,7 @@ def score(
 def reproduce(
     tables: Annotated[
         list[str],
-        typer.Argument(help="T2 T3 T4 T5 T6 T8 T9 T10 T11, F1 F2 F3 F4, Th1 Th2, or all.", metavar="TABLE..."),
+        typer.Argument(help="T1 to T11, F1 to F4, Th1, Th2, or all.", metavar="TABLE..."),
     ],
     model: Annotated[
         str,
@@ -256,10 +256,22 @@ def reproduce(
         str | None,
         typer.Option(help="Whose row of the paper the model is, where it is a folder: consert-base, simcse-base, ..."),
     ] = None,
-    method: options.Method = "sampling",
+    method: Annotated[
+        str | None,
+        typer.Option(
+            help="sampling (the paper's), one-pass or shrinkage. (default: sampling; T1 and T7 take one pass where the "
+            "model has a head)"
+        ),
+    ] = None,
     samples: options.Samples = "15",
     seeds: Annotated[int, typer.Option(help="Average over so many seeds.", min=1)] = 1,
     limit: Annotated[int | None, typer.Option(help="Take so many items of each set, for a quick look.", min=1)] = None,
+    shots: Annotated[
+        list[int] | None, typer.Option(help="T1, T7: examples of each class; may be repeated. (default: 10 and 200)")
+    ] = None,
+    setfit: Annotated[
+        bool, typer.Option("--setfit", help="T1: compare with SetFit too, which trains the encoder: hours on a CPU.")
+    ] = False,
     output: Annotated[
         str, typer.Option("--output", "-o", help="Folder for JSON, Markdown, pictures and report.html.")
     ] = "sen2pro_results",
@@ -284,6 +296,7 @@ def reproduce(
         tables, output=output, cache=cache,
         settings={
             "model": model, "preset": preset, "method": method, "samples": samples, "seeds": seeds, "limit": limit,
+            "shots": tuple(shots or (10, 200)), "setfit": setfit,
         },
         others={
             "head": head, "dropout": dropout, "device": device, "trust_remote_code": trust_remote_code,
@@ -340,6 +353,88 @@ def info(
     from sen2pro.cli.info import run
 
     run(model, trust_remote_code=trust_remote_code, allow_pickle=allow_pickle)
+
+
+classify_app = typer.Typer(
+    no_args_is_help=True, rich_markup_mode=None, help="Classify sentences from a handful of labelled ones."
+)
+app.add_typer(classify_app, name="classify")
+
+LabelColumn = Annotated[str, typer.Option("--label-column", "-l", help="Column with the labels.")]
+ClassifierFolder = Annotated[str, typer.Argument(help="The folder that classify train wrote.", metavar="MODEL")]
+OtherEncoder = Annotated[
+    str | None, typer.Option("--model", "-m", help="Where the encoder is, if not where it was in training.")
+]
+
+
+@classify_app.command("train")
+def classify_train(
+    data: Annotated[str, typer.Argument(help="CSV, TSV, JSONL or Parquet with sentences and labels, also .gz.")],
+    output: Annotated[str, typer.Argument(help="A new folder for the classifier.", metavar="MODEL_OUT")],
+    model: options.Model = DEFAULT_MODEL,
+    column: options.Column = None,
+    label_column: LabelColumn = "label",
+    validation: Annotated[
+        str | None, typer.Option(help="Such a file to choose settings by. (default: cross-validation)")
+    ] = None,
+    method: Annotated[
+        str, typer.Option(help="auto (one-pass where the model has a head), one-pass, sampling or shrinkage.")
+    ] = "auto",
+    samples: options.Samples = "15",
+    uncertainty: options.Uncertainty = "both",
+    features: Annotated[str, typer.Option(help="auto, mean, or mean+variance as in the paper.")] = "auto",
+    head: Annotated[str, typer.Option(help="auto, expected or sampled: how the loss sees the distribution.")] = "auto",
+    regularisation: Annotated[
+        float | None, typer.Option("--C", help="Inverse strength of regularisation. (default: the best)")
+    ] = None,
+    finetune: Annotated[bool, typer.Option("--finetune", help="Train the encoder too: minutes to hours.")] = False,
+    seed: options.Seed = 0,
+) -> None:
+    """Train a classifier: seconds with a frozen encoder, ten sentences of each class are a start.
+
+    A run with --finetune that was stopped goes on where it was when it is started again.
+    """
+    from sen2pro.cli.classify import run_train
+
+    run_train(
+        data, output, column=column, label=label_column, validation=validation, finetune=finetune,
+        settings={
+            "model": model, "method": method, "samples": samples, "uncertainty": uncertainty, "features": features,
+            "head": head, "C": regularisation, "seed": seed,
+        },
+    )  # fmt: skip
+
+
+@classify_app.command("predict")
+def classify_predict(
+    folder: ClassifierFolder,
+    input: Annotated[str, typer.Argument(help="Sentences: text, CSV, TSV, JSONL or Parquet; - is standard input.")],
+    output: Annotated[str, typer.Argument(help="A .csv, .tsv or .jsonl file; JSONL has all probabilities.")],
+    column: options.Column = None,
+    model: OtherEncoder = None,
+) -> None:
+    """Give each sentence of a file its class, with the probability of that."""
+    from sen2pro.cli.classify import run_predict
+
+    run_predict(folder, input, output, column=column, model=model)
+
+
+@classify_app.command("evaluate")
+def classify_evaluate(
+    folder: ClassifierFolder,
+    data: Annotated[str, typer.Argument(help="CSV, TSV, JSONL or Parquet with sentences and labels, also .gz.")],
+    column: options.Column = None,
+    label_column: LabelColumn = "label",
+    output: Annotated[
+        str | None,
+        typer.Option("--output", "-o", help="Folder for a report with confusion matrix and reliability diagram."),
+    ] = None,
+    model: OtherEncoder = None,
+) -> None:
+    """Say how good a classifier is on labelled sentences: accuracy, log-loss, calibration, each class."""
+    from sen2pro.cli.classify import run_evaluate
+
+    run_evaluate(folder, data, column=column, label=label_column, output=output, model=model)
 
 
 def main() -> None:

@@ -19,6 +19,8 @@ def run(
     tables: Sequence[str], *, output: str, cache: str | None, settings: dict[str, Any], others: dict[str, Any]
 ) -> None:
     """Make each table, print it, and write it to a folder with a page of all that is there."""
+    settings["classification_method"] = settings["method"]
+    settings["method"] = settings["method"] or "sampling"
     names = chosen(tables, settings["method"])
     settings["samples"] = parse_samples(settings["samples"])
     quiet()

@@ -36,6 +36,13 @@ class Lab:
         Scores are averaged over the seeds 0, 1, ... so many of them.
     limit
         Take so many items of a set (pairs, queries, segments), for a quick look.
+    shots
+        Numbers of examples of each class, for T1 and T7.
+    classification_method
+        The method of T1 and T7, which encode tens of thousands of texts: by default `method`, but one pass in place of
+        sampling where the model has a head.
+    setfit
+        Whether T1 compares with SetFit too, which trains the encoder and takes hours without a GPU.
     store
         Keeps what was encoded.
     settings
@@ -48,11 +55,14 @@ class Lab:
     samples: int | tuple[int, int] = 15
     seeds: int = 1
     limit: int | None = None
+    shots: tuple[int, ...] = (10, 200)
+    classification_method: str | None = None
+    setfit: bool = False
     store: Store = field(default_factory=Store)
     settings: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for name, value in (("seeds", self.seeds), ("limit", self.limit)):
+        for name, value in (("seeds", self.seeds), ("limit", self.limit), *(("shots", shots) for shots in self.shots)):
             if value is not None and value < 1:
                 raise Sen2ProError(f"{name} must be at least 1, not {value}")
         self._source, self._preset, self.row = resolve_preset(self.model, self.preset)

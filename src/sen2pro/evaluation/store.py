@@ -13,12 +13,15 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sen2pro.errors import Sen2ProError
 from sen2pro.estimation import estimate
 from sen2pro.gaussian import Array, Gaussian
+from sen2pro.head import on_sphere
 from sen2pro.model import Sen2Pro
 from sen2pro.progress import Show, progress
 from sen2pro.sampling import SCHEME
@@ -76,6 +79,22 @@ class Store:
         cost = 1 if model.method == "one-pass" else sum(model.samples[source] for source in model.sources)
         found = self._get(model, "moments", 2 * len(model.sources), sentences, cost, draw)
         return _gaussians(model, found)
+
+    def with_vectors(self, model: Sen2Pro, sentences: Sequence[str]) -> tuple[Array, dict[str, Gaussian]]:
+        """Return the plain vectors (n, k) and the Gaussians of each source; in one pass, both from the same pass."""
+
+        def draw(texts: list[str]) -> Array:
+            if model.method == "one-pass":
+                vectors, moments = _one_pass(model, texts)
+            else:
+                vectors, moments = model.sen2vec(texts), []
+                for part in model.encode_sources(texts, show_progress_bar=False).values():
+                    moments += [part.mean, part.variance]
+            return np.stack([*moments, vectors], axis=1).astype(np.float32)
+
+        cost = 1 if model.method == "one-pass" else 1 + sum(model.samples[source] for source in model.sources)
+        found = self._get(model, "moments and vector", 2 * len(model.sources) + 1, sentences, cost, draw)
+        return found[:, -1], _gaussians(model, found[:, :-1])
 
     def moments(self, model: Sen2Pro, sentences: Sequence[str], *, unit: bool) -> dict[str, Gaussian]:
         """Return the Gaussians of each source from samples that are not kept, a quarter of their space.
@@ -162,6 +181,19 @@ def _gaussians(model: Sen2Pro, rows: Array) -> dict[str, Gaussian]:
         source: Gaussian(rows[:, 2 * i], rows[:, 2 * i + 1], model.signature(source=source))
         for i, source in enumerate(model.sources)
     }
+
+
+def _one_pass(model: Sen2Pro, texts: list[str]) -> tuple[Array, list[NDArray[Any]]]:
+    """Return what `sen2vec` and `encode_sources` give (mean and variance, source by source) for the price of one."""
+    assert model.head is not None, "a model whose method is one-pass has a head"
+    states = model.sampler.plain(texts, model.encoder.prompt(None, None), layers=model.head.layers)
+    vectors = model.sampler.finish(states.vectors)
+    moments: list[NDArray[Any]] = []
+    for source in model.sources:
+        shift, variance = model.head.predict(states, source)
+        mean = vectors + shift
+        moments += [on_sphere(mean, variance) if model.normalize else mean, variance]
+    return vectors, moments
 
 
 def to_unit(vectors: Array) -> Array:

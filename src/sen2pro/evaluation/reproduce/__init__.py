@@ -1,7 +1,7 @@
-"""Every similarity table, figure and theorem of the paper, by its name.
+"""Every table, figure and theorem of the paper, by its name.
 
 >>> sorted(TABLES)
-['F1', 'F2', 'F3', 'F4', 'T10', 'T11', 'T2', 'T3', 'T4', 'T5', 'T6', 'T8', 'T9', 'Th1', 'Th2']
+['F1', 'F2', 'F3', 'F4', 'T1', 'T10', 'T11', 'T2', 'T3', 'T4', 'T5', 'T6', 'T7', 'T8', 'T9', 'Th1', 'Th2']
 """
 
 from __future__ import annotations
@@ -12,14 +12,24 @@ from importlib.util import find_spec
 from sen2pro.errors import Sen2ProError, one_of
 from sen2pro.evaluation.lab import Lab
 from sen2pro.evaluation.report import Result
-from sen2pro.evaluation.reproduce import covariance, figures, generation, ranking, similarity, theorems
+from sen2pro.evaluation.reproduce import (
+    classification,
+    covariance,
+    figures,
+    generation,
+    ranking,
+    similarity,
+    theorems,
+)
 
 TABLES: dict[str, Callable[[Lab], Result]] = {
+    "T1": classification.t1,
     "T2": similarity.t2,
     "T3": ranking.t3,
     "T4": generation.t4,
     "T5": generation.t5,
     "T6": similarity.t6,
+    "T7": classification.t7,
     "T8": covariance.t8,
     "T9": ranking.t9,
     "T10": similarity.t10,

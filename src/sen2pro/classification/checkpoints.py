@@ -1,0 +1,122 @@
+"""The state of a training run after each epoch: what is best so far, and what it takes to go on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from sen2pro.errors import Sen2ProError
+
+FILE = "sen2pro_finetuning.safetensors"
+
+
+class Checkpoint:
+    """Keeps the best epoch in memory and, where a folder is named, everything on disk.
+
+    Parameters
+    ----------
+    modules, optimizer
+        What is trained, by name, and by what.
+    folder
+        Where the file is, or None for none.
+    fingerprint
+        Names the run: a file of another run is refused.
+    """
+
+    def __init__(
+        self,
+        modules: Mapping[str, nn.Module],
+        optimizer: torch.optim.Optimizer,
+        folder: str | None,
+        fingerprint: str,
+    ) -> None:
+        self.modules, self.optimizer, self.fingerprint = modules, optimizer, fingerprint
+        self.path = Path(folder) / FILE if folder else None
+        self.epoch, self.best_epoch, self.best_loss = 0, 0, float("inf")
+        self._best: dict[str, Tensor] = {}
+
+    def record(self, epoch: int, loss: float) -> None:
+        """Note the loss after an epoch; the file is replaced at once, so that a kill leaves the old one or the new."""
+        self.epoch = epoch
+        if loss < self.best_loss:
+            self.best_epoch, self.best_loss, self._best = epoch, loss, self._weights()
+        if self.path is not None:
+            self._write(self.path)
+
+    def restore_best(self) -> None:
+        """Put the weights of the best epoch back."""
+        self._put(self._best)
+
+    def resume(self) -> bool:
+        """Go on from the file, if there is one."""
+        from safetensors import SafetensorError, safe_open
+
+        if self.path is None or not self.path.is_file():
+            return False
+        try:
+            with safe_open(self.path, framework="pt") as file:
+                about = json.loads(file.metadata()["sen2pro"])
+                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (it is no dict)
+        except (SafetensorError, KeyError, TypeError) as error:
+            raise Sen2ProError(f"{self.path} cannot be read ({error}); delete it to start anew") from None
+        if about["fingerprint"] != self.fingerprint:
+            raise Sen2ProError(
+                f"{self.path} belongs to a run with other data, another model or other settings; delete it, or name "
+                "another folder for checkpoints"
+            )
+        self.epoch, self.best_epoch, self.best_loss = about["epoch"], about["best_epoch"], about["best_loss"]
+        self._best = _under("best.", tensors)
+        self._put(_under("now.", tensors))
+        self._put_optimizer(_under("optimizer.", tensors))
+        return True
+
+    def _weights(self) -> dict[str, Tensor]:
+        return {
+            f"{name}.{key}": tensor.detach().clone().contiguous()
+            for name, module in self.modules.items()
+            for key, tensor in module.state_dict().items()
+        }
+
+    def _put(self, tensors: Mapping[str, Tensor]) -> None:
+        for name, module in self.modules.items():
+            module.load_state_dict(_under(f"{name}.", tensors))
+
+    def _put_optimizer(self, tensors: Mapping[str, Tensor]) -> None:
+        state: dict[int, dict[str, Tensor]] = {}
+        for name, tensor in tensors.items():
+            number, key = name.split(".")
+            state.setdefault(int(number), {})[key] = tensor
+        groups = self.optimizer.state_dict()["param_groups"]
+        self.optimizer.load_state_dict({"state": state, "param_groups": groups})
+
+    def _write(self, path: Path) -> None:
+        from safetensors.torch import save_file
+
+        moments = {
+            f"optimizer.{number}.{key}": tensor.detach().clone()
+            for number, values in self.optimizer.state_dict()["state"].items()
+            for key, tensor in values.items()
+        }
+        tensors = {
+            **{f"best.{name}": tensor for name, tensor in self._best.items()},
+            **{f"now.{name}": tensor for name, tensor in self._weights().items()},
+            **moments,
+        }
+        about = {
+            "fingerprint": self.fingerprint,
+            "epoch": self.epoch,
+            "best_epoch": self.best_epoch,
+            "best_loss": self.best_loss,
+        }
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_name(path.name + ".part")
+        save_file(tensors, temporary, metadata={"sen2pro": json.dumps(about)})
+        temporary.replace(path)
+
+
+def _under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}

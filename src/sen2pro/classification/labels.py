@@ -1,0 +1,105 @@
+"""Labels as a user gives them, checked: which row is wrong, and what to do."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sen2pro.errors import Sen2ProError
+
+
+def check_labels(labels: Any, rows: int) -> NDArray[Any]:
+    """Return labels as an array (rows,) of texts, whole numbers or truth values, none missing, all of one kind.
+
+    >>> check_labels(["a", None], 2)
+    Traceback (most recent call last):
+    sen2pro.errors.Sen2ProError: row 1 has no label (None); give one, or leave the row out
+    """
+    found = _as_list(labels)
+    if len(found) != rows:
+        raise Sen2ProError(f"{rows} sentences but {len(found)} labels; they must stand in pairs")
+    for row, label in enumerate(found):
+        if label is None or label != label or (isinstance(label, str) and not label.strip()):
+            raise Sen2ProError(f"row {row} has no label ({label!r}); give one, or leave the row out")
+    kinds = [_kind(label) for label in found]
+    other = next((row for row, kind in enumerate(kinds) if kind != kinds[0]), None)
+    if other is not None:
+        raise Sen2ProError(
+            f"labels of mixed types: row 0 has {kinds[0]} {found[0]!r}, row {other} has {kinds[other]} "
+            f"{found[other]!r}; turn all into texts or all into whole numbers"
+        )
+    unusable = next((row for row, kind in enumerate(kinds) if kind not in _KINDS), None)
+    if unusable is not None:
+        raise Sen2ProError(
+            f"row {unusable} has a {kinds[unusable]} as its label ({found[unusable]!r}); labels are texts, whole "
+            "numbers or truth values"
+        )
+    return np.array(found)
+
+
+_KINDS = ("text", "whole number", "truth value")
+
+
+def _as_list(labels: Any) -> list[Any]:
+    if labels is None or isinstance(labels, (str, bytes)) or not hasattr(labels, "__len__"):
+        raise Sen2ProError(f"give a list of labels, one for each sentence, not {type(labels).__name__}")
+    array = labels if isinstance(labels, (list, tuple)) else np.asarray(labels)
+    if isinstance(array, np.ndarray):
+        if array.ndim != 1:
+            raise Sen2ProError(f"labels must be a list with one label for each sentence, not of shape {array.shape}")
+        array = array.tolist()
+    return [label.item() if isinstance(label, np.generic) else label for label in array]
+
+
+def _kind(label: Any) -> str:
+    if isinstance(label, bool):
+        return "truth value"
+    # 1.0 and 2.0 are what a table makes of whole numbers
+    whole = isinstance(label, int) or (isinstance(label, float) and label.is_integer())
+    return "text" if isinstance(label, str) else "whole number" if whole else type(label).__name__
+
+
+def check_classes(labels: NDArray[Any], *, choose: bool) -> NDArray[Any]:
+    """Return the classes in order: at least two, and where something is to be chosen, two examples of each."""
+    counts = Counter(labels.tolist())
+    classes = np.unique(labels)
+    if len(classes) < 2:
+        raise Sen2ProError(
+            f"all {len(labels)} labels are {classes.tolist()[0]!r}; it takes at least two classes to tell apart"
+        )
+    single = [label for label in classes.tolist() if counts[label] == 1]
+    if choose and single:
+        raise Sen2ProError(
+            f"class {single[0]!r} has one example; settings are chosen by cross-validation, which takes at least 2 of "
+            "each class: add one, leave the class out, or pass validation=(sentences, labels)"
+        )
+    return classes
+
+
+def to_numbers(labels: NDArray[Any], classes: NDArray[Any], what: str = "label") -> NDArray[np.int64]:
+    """Return where each label stands among the classes; one that is not there is named with its row.
+
+    >>> to_numbers(np.array(["b", "a"]), np.array(["a", "b"]))
+    array([1, 0])
+    """
+    known = {label: i for i, label in enumerate(classes.tolist())}
+    for row, label in enumerate(labels.tolist()):
+        if label not in known:
+            raise Sen2ProError(
+                f"{what} {label!r} of row {row} was never seen in training; the classes are: {some(classes.tolist())}"
+            )
+    return np.array([known[label] for label in labels.tolist()], np.int64)
+
+
+def some(names: Sequence[Any], most: int = 10) -> str:
+    """Name classes in a message, not more than a few.
+
+    >>> some(["a", "b", "c"], 2)
+    'a, b and 1 more'
+    """
+    shown = ", ".join(map(str, names[:most]))
+    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
