@@ -69,7 +69,8 @@ class Task:
             warnings.simplefilter("ignore", TruncationWarning)  # said once, in a note
             found = Encoded(texts, *self.lab.store.with_vectors(self.model, texts), labels)
         limit = self.model.encoder.max_length
-        self.cut += sum(len(ids) >= limit for ids in self.model.encoder.tokens(texts))
+        long = [text for text in texts if len(text) >= limit]  # a token has at least one letter
+        self.cut += sum(len(ids) >= limit for ids in self.model.encoder.tokens(long))
         return found
 
     def drawn(self, shots: int, seed: int) -> Encoded:
