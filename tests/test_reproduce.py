@@ -383,7 +383,7 @@ def test_a_dropout_of_nothing_is_refused_and_not_passed_over(data, folder, monke
 def test_an_unknown_table_is_an_error_that_lists_them():
     done = CliRunner().invoke(app, ["reproduce", "T99"])
     assert done.exit_code == 2
-    assert "It is one of: T2, T3" in done.output
+    assert "It is one of: T1, T2, T3" in done.output
 
 
 # Real data

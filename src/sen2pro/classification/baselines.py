@@ -22,7 +22,7 @@ def augmented(sentences: Sequence[str], vocabulary: Sequence[str], seed: int, co
     """Return each sentence with its edited copies after it: what the paper's Sen2Vec is trained on.
 
     >>> augmented(["a b", "c d"], ["x"], seed=0, copies=1)
-    ['a b', 'a x', 'c d', 'x c d']
+    ['a b', 'a b x', 'c d', 'd']
     """
     return [text for s in sentences for text in (s, *(edit(s, vocabulary, seed, i) for i in range(copies)))]
 
