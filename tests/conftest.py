@@ -142,6 +142,15 @@ def tiny_folder(bert, tokenizer, tmp_path):
 
 
 @pytest.fixture(scope="session")
+def shared_folder(bert, tokenizer, tmp_path_factory):
+    """The tiny BERT on disk, for tests that only read it; `tiny_folder` is one to change."""
+    folder = tmp_path_factory.mktemp("models") / "tiny-bert"
+    bert.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
 def minilm():
     """The real all-MiniLM-L6-v2, from the offline package."""
     return Sen2Pro("all-MiniLM-L6-v2", samples=5)

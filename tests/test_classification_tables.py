@@ -28,11 +28,8 @@ def data(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def encoder(bert, tokenizer, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("models") / "tiny-bert"
-    bert.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return folder
+def encoder(shared_folder):
+    return shared_folder
 
 
 @pytest.fixture

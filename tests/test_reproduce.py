@@ -30,11 +30,8 @@ def data(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory, bert, tokenizer):
-    place = tmp_path_factory.mktemp("models") / "tiny-bert"
-    bert.save_pretrained(place)
-    tokenizer.save_pretrained(place)
-    return place
+def folder(shared_folder):
+    return shared_folder
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from sen2pro.evaluation import paper
 from sen2pro.evaluation.data import CLASSIFICATION_SETS, DataMissing, Labelled, read_classification
 from sen2pro.evaluation.lab import KINDS, Lab
 from sen2pro.evaluation.report import Grid, Line, Result, count_verdicts, line_numbers, lines_grid
-from sen2pro.evaluation.statistics import Statistic, mean_statistic, paired_bootstrap
+from sen2pro.evaluation.statistics import Statistic, mean_of, mean_statistic, paired_bootstrap
 from sen2pro.gaussian import Array, Array64, Gaussian
 
 OURS, PLAIN, SEN2VEC, SETFIT = "Sen2Pro", "plain vector", "Sen2Vec, 15 copies", "SetFit"
@@ -118,9 +118,8 @@ class Task:
         def right(found: Array64) -> Statistic:
             return mean_statistic(found.argmax(axis=1) == self.test.labels)
 
-        theirs = [right(found) for found in baseline]
-        together: Statistic = lambda counts: np.asarray(np.mean([one(counts) for one in theirs], axis=0))  # noqa: E731
-        found = paired_bootstrap([right(one) for one in ours], together, len(self.test.labels)).scaled(100)
+        theirs = mean_of([right(found) for found in baseline])
+        found = paired_bootstrap([right(one) for one in ours], theirs, len(self.test.labels)).scaled(100)
         return Line([paper.TEXT_TITLES[self.name], str(shots)], None, found)
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
+from numpy.typing import NDArray
 
 from sen2pro.errors import Sen2ProError
 from sen2pro.evaluation import paper, sts
@@ -29,14 +28,14 @@ def importance(gaussian: Gaussian, board: Board, name: str, reading: Reading = S
     order = np.argsort(-gaussian.variance.mean(axis=0, dtype=np.float64), kind="stable")
     left, right = board.sides(name)
 
-    def correlation(without: Sequence[int]) -> float:
+    def correlation(without: NDArray[np.int64]) -> float:
         mean, variance = gaussian.mean.copy(), gaussian.variance.copy()
         mean[:, without] = variance[:, without] = 0
         kept = Gaussian(mean, variance)
         return 100 * sts.correlation(reading.pairwise(kept[left], kept[right]), board.sets[name])
 
-    whole = correlation([])
-    return [abs(whole - correlation(group)) for group in np.array_split(order, len(GROUPS))]  # type: ignore[arg-type]
+    whole = correlation(order[:0])
+    return [abs(whole - correlation(group)) for group in np.array_split(order, len(GROUPS))]
 
 
 def f1(lab: Lab) -> Result:

@@ -36,7 +36,7 @@ def th1(lab: Lab) -> Result:
 
 
 def th2(lab: Lab) -> Result:
-    """Theorem 2: is Sen2Pro closer to the truth than Sen2Vec?"""  # noqa: D400
+    """Theorem 2: Sen2Pro is closer to the truth than Sen2Vec."""
     trials = _trials(lab, 500)
     found = {n: theory.theorem_2(trials, n=n) for n in theory.COUNTS}
     header = ["samples", *(f"{factor:g}" for factor in theory.FACTORS)]
