@@ -126,6 +126,9 @@ class Task:
 def _tasks(lab: Lab) -> tuple[Lab, list[Task], list[str]]:
     """Return the sets that are there, what encodes them, and what is to be said about it."""
     lab, notes = _quick(lab)
+    if lab.limit and max(lab.shots) > max(lab.limit, min(lab.shots)):  # a quick look: no more examples than asked for
+        lab = replace(lab, shots=tuple(shots for shots in lab.shots if shots <= max(lab.limit, min(lab.shots))))
+        notes.append(f"With --limit {lab.limit}, only {', '.join(map(str, lab.shots))} examples of each class.")
     tasks, missing = [], []
     for name in CLASSIFICATION_SETS:
         try:
