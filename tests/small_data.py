@@ -37,13 +37,16 @@ def write_sts(folder, name, count=24, subtasks=("x", "y")):
 def write_classification(folder):
     """Write two of the sets: enough for ten examples of each class, not for two hundred."""
     for name, classes in (("ag_news", 4), ("imdb", 2)):
-        texts = iter(sentences(200, seed=classes))
+        texts, whole = iter(sentences(200, seed=classes)), []
         for split, count in (("train", 12), ("val", 5), ("test", 8)):
             marks = ("no", "music", "price", "rain")  # one word of each class: something an encoder can find
             rows = [
                 {"label": i % classes, "text": f"{marks[i % classes]} {next(texts)}"} for i in range(count * classes)
             ]
             objects(folder / f"textcls/{name}_{split}.jsonl", rows)
+            whole += rows if split != "test" else []
+            if name == "imdb" and split == "val":  # the whole training set holds the validation set, as it does in life
+                objects(folder / "textcls/imdb_train_full.jsonl", [*whole, {"label": 0, "text": "no more"}])
 
 
 def write_all(folder):

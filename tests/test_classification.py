@@ -67,6 +67,15 @@ def test_the_closed_form_is_what_many_samples_give():
     assert distance[0] < 0.05 < 0.1 < distance[1]
 
 
+def test_full_covariances_that_are_diagonal_give_what_variances_give():
+    x, labels = design(noise=0.3)
+    roots = np.sqrt(0.3) * np.eye(3)[None].repeat(40, axis=0)
+    full = Design(x.features, roots)
+    by_variance, by_roots = (fit(each, labels, 3, "expected", C=1.0) for each in (x, full))
+    assert by_roots.matrix == pytest.approx(by_variance.matrix, abs=1e-4)
+    assert probabilities(full, by_variance) == pytest.approx(probabilities(x, by_variance), abs=1e-6)
+
+
 def test_noise_in_a_dimension_makes_the_head_rely_on_it_less():
     draw = np.random.default_rng(0)
     labels = np.arange(60) % 2

@@ -12,11 +12,13 @@ from sen2pro import Sen2Pro
 from sen2pro.classification.baselines import PENALTIES, augmented, logistic_regression, setfit
 from sen2pro.cli.app import app
 from sen2pro.errors import Sen2ProError
+from sen2pro.estimation import estimate
 from sen2pro.evaluation import paper
 from sen2pro.evaluation.data import CLASSIFICATION_SETS, DataMissing
 from sen2pro.evaluation.lab import Lab
-from sen2pro.evaluation.reproduce import reproduce
-from sen2pro.evaluation.reproduce.classification import few
+from sen2pro.evaluation.reproduce import classification, reproduce
+from sen2pro.evaluation.reproduce.classification import PLAIN, POINT, SEN2VEC, Task, TooMany, cut, few
+from sen2pro.evaluation.reproduce.sampled_texts import curves, roots, t8_line
 from sen2pro.evaluation.store import Store
 
 
@@ -55,17 +57,19 @@ def test_more_shots_than_there_are_is_said_with_the_class():
 
 def test_t1_compares_with_each_baseline_and_says_what_is_missing(lab):
     result = reproduce("T1", lab)
-    rows = [line for line in result.numbers if "against" in line]
+    rows = [line for line in result.numbers if "against" in line and "measure" not in line]
     assert [(line["set"], line["against"]) for line in rows] == [
-        (name, baseline) for name in ("AG News", "IMDB") for baseline in ("plain vector", "Sen2Vec, 15 copies")
+        (name, baseline) for name in ("AG News", "IMDB") for baseline in (PLAIN, POINT, SEN2VEC)
     ]
-    assert rows[1]["paper"] == [69.5, 74.4]
+    assert rows[2]["paper"] == [69.5, 74.4]
     assert all(line["ours"]["sd"] is not None for line in rows)
     assert any("DBpedia, Yahoo: no data here" in note for note in result.notes)
     measured = {(n["set"], n["system"]): n for n in result.numbers if "system" in n}
     # the same accuracy stands in the comparison and among the measures
     assert measured["AG News", "Sen2Pro"]["accuracy"] == pytest.approx(rows[0]["ours"]["value"])
-    assert measured["AG News", "plain vector"]["accuracy"] == pytest.approx(rows[0]["ours"]["baseline"])
+    assert measured["AG News", PLAIN]["accuracy"] == pytest.approx(rows[0]["ours"]["baseline"])
+    losses = [line for line in result.numbers if line.get("measure") == "log-loss"]
+    assert measured["AG News", POINT]["log_loss"] == pytest.approx(losses[1]["ours"]["baseline"])
 
 
 def test_t1_says_which_class_has_too_few_examples(lab):
@@ -74,11 +78,83 @@ def test_t1_says_which_class_has_too_few_examples(lab):
     assert "200 shots, but class 'World' has 12 examples; ask for fewer" in result.grids[0].rows[0]
 
 
+def test_full_is_the_whole_training_set_without_the_validation_set(lab, monkeypatch):
+    lab.shots = ("full",)
+    read = []
+    drawn = Task.drawn
+    monkeypatch.setattr(Task, "drawn", lambda *given: read.append(drawn(*given)) or read[-1])
+    result = reproduce("T1", lab)
+    assert "its whole training set is not here" in result.grids[0].rows[0]
+    rows = [row for row in result.grids[0].rows if row[0] == "IMDB"]
+    assert {row[1] for row in rows} == {"full"}
+    assert rows[2][3] == "95.60 → 95.70"
+    assert {len(part.texts) for part in read} == {25}  # 34 and one more, of which 10 are in the validation set
+
+
+def test_what_would_take_too_long_is_left_out_and_said(lab, monkeypatch):
+    monkeypatch.setattr("sen2pro.evaluation.reproduce.classification._MOST_COPIES", 320)
+    result = reproduce("T1", lab)  # of AG News 640 copies, of IMDB 320
+    rows = {(row[0], row[2]): row for row in result.grids[0].rows}
+    assert rows["AG News", SEN2VEC][4] == "Sen2Vec, 15 copies would take the passes of 640 texts"
+    assert "→" in rows["IMDB", SEN2VEC][4]
+    ablation = {row[0]: row[2] for row in reproduce("T7", lab).grids[0].rows}
+    assert ablation == {"AG News": PLAIN, "IMDB": SEN2VEC}
+
+
+def test_setfit_is_trained_once_and_then_kept(lab, monkeypatch):
+    task, calls = Task(lab, "imdb"), []
+
+    def trained(model, sentences, labels, test, *, seed):
+        calls.append((len(sentences), seed))
+        return np.full((len(test), 2), 0.5)
+
+    monkeypatch.setattr(classification, "setfit", trained)
+    monkeypatch.setattr(classification, "setfit_name", lambda: "setfit")
+    for seed in (0, 1, 0):
+        assert task.setfit(10, seed).shape == (16, 2)
+    assert calls == [(20, 0), (20, 1)]
+    with pytest.raises(TooMany, match="up to 16 examples"):
+        task.setfit(200, 0)
+
+
+def test_the_note_counts_texts_that_are_cut_and_not_those_that_just_fit():
+    model = Sen2Pro(method="one-pass")
+    limit = model.encoder.max_length
+    texts = ["word " * (limit - 2), "word " * (limit - 1), "short"]
+    assert cut(model, texts) == 1
+
+
+# ------------------------------------------------------------------------------------- parts of table 8 and figure 3
+
+
+def test_the_roots_of_samples_give_the_mean_of_their_full_covariances():
+    draw = np.random.default_rng(0)
+    samples = {"model": draw.normal(size=(2, 5, 3)), "data": draw.normal(size=(2, 7, 3))}
+    found = roots(samples)
+    expected = [(estimate(samples["model"], "full")[1] + estimate(samples["data"], "full")[1]) / 2]
+    assert found.swapaxes(1, 2) @ found == pytest.approx(expected[0])
+
+
+def test_table_8_and_figure_3_classify_from_samples(lab):
+    lab.samples = 4
+    line = t8_line(lab)
+    assert line.labels == ["Average of 2, 32 texts", "TC"]
+    assert line.paper == (75.11, 75.45)
+    assert 20 < line.ours.value <= 100
+    means, plain, names = curves(lab, lambda most: [2, most])
+    assert names == ["AG News", "IMDB"]
+    assert {title: list(curve) for title, curve in means.items()} == {"n1 (model)": [2, 4], "n2 (data)": [2, 4]}
+    assert means["n1 (model)"][4] == pytest.approx(means["n2 (data)"][4])  # all samples of both
+    assert means["n1 (model)"][4] == pytest.approx(line.ours.value)
+    assert 20 < plain <= 100
+
+
 def test_t7_takes_the_uncertainties_apart_and_compares_the_features(lab):
     result = reproduce("T7", lab)
     first = result.grids[0].rows
-    assert [row[2] for row in first[:3]] == ["m+d", "m", "d"]
-    assert first[0][3] == "69.50 → 73.40"
+    assert [row[3] for row in first[:3]] == ["m+d", "m", "d"]
+    assert first[0][2] == SEN2VEC
+    assert first[0][4] == "69.50 → 73.40"
     assert [row[0] for row in result.grids[1].rows] == ["AG News", "IMDB"]
 
 
@@ -123,8 +199,8 @@ def test_without_data_the_error_says_where_it_comes_from(lab, tmp_path, monkeypa
 
 def test_the_papers_numbers_are_those_of_its_tables():
     assert set(paper.T1) == set(CLASSIFICATION_SETS) == set(paper.TEXT_TITLES)
-    assert paper.T1["imdb"] == {10: (67.5, 70.4), 200: (86.9, 88.5)}
-    assert paper.T7["d"]["yahoo"] == {10: (56.2, 59.9), 200: (69.3, 71.7)}
+    assert paper.T1["imdb"] == {10: (67.5, 70.4), 200: (86.9, 88.5), "full": (95.6, 95.7)}
+    assert paper.T7["d"]["yahoo"] == {10: (56.2, 59.9), 200: (69.3, 71.7), "full": (77.6, 78.0)}
 
 
 def test_vectors_and_gaussians_of_one_pass_are_those_of_the_model(tmp_path):

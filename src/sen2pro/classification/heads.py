@@ -30,7 +30,10 @@ _CHUNK = 512  # rows whose draws are in memory at once
 
 @dataclass(frozen=True, eq=False)
 class Design:
-    """Features (n, d) and the variance of the first columns (n, k), k <= d; without noise k = 0."""
+    """Features (n, d) and the noise of the first k columns, k <= d; without noise k = 0.
+
+    The noise is a variance for each (n, k), or for full covariances their roots (n, r, k): each is root^T root.
+    """
 
     features: Array64
     noise: Array64
@@ -82,8 +85,12 @@ def _cross_entropy(weights: Tensor, x: Tensor, noise: Tensor, y: Tensor) -> Tens
     """Return the expected cross-entropy, on average over the rows; exact where there is no noise."""
     logs = (x @ weights[:, :-1].T + weights[:, -1]).log_softmax(dim=1)
     losses = -logs.gather(1, y[:, None])[:, 0]
-    if noise.shape[1]:
-        noisy, p = weights[:, : noise.shape[1]], logs.exp()
+    noisy, p = weights[:, : noise.shape[-1]], logs.exp()
+    if noise.ndim == 3:
+        logits = noise @ noisy.T  # (n, r, classes)
+        squares = (logits.square() @ p[:, :, None]).sum(dim=(1, 2))
+        losses = losses + (squares - (logits @ p[:, :, None]).square().sum(dim=(1, 2))) / 2
+    elif noise.shape[1]:
         squares = (p * (noise @ noisy.square().T)).sum(dim=1)
         losses = losses + (squares - (noise * (p @ noisy).square()).sum(dim=1)) / 2
     return losses.mean()
@@ -107,21 +114,28 @@ def probabilities(design: Design, weights: Weights) -> Array64:
 def at_temperatures(design: Design, weights: Weights, factors: Array64, draws: int) -> Array64:
     """Return the probabilities when all weights are multiplied by each of the factors: (factors, n, classes)."""
     logits = design.features @ weights.matrix.T + weights.bias
-    k, classes = design.noise.shape[1], len(weights.bias)
+    k, classes = design.noise.shape[-1], len(weights.bias)
     result = np.empty((len(factors), *logits.shape))
     noisy = weights.matrix[:, :k]
-    pairs = (noisy[:, None] * noisy[None]).reshape(-1, k)
     eps = np.random.default_rng(0).standard_normal((draws // 2, classes))
     eps = np.concatenate([eps, -eps]) if k else np.zeros((1, classes))  # in pairs, so that their mean is 0
     for start in range(0, len(logits), _CHUNK):
         rows = slice(start, start + _CHUNK)
-        covariance = (design.noise[rows] @ pairs.T).reshape(-1, classes, classes)
-        values, vectors = np.linalg.eigh(covariance)
+        values, vectors = np.linalg.eigh(_covariance(design.noise[rows], noisy))
         roots = vectors * np.sqrt(np.maximum(values, 0))[:, None]
         drawn = logits[rows, None] + eps @ roots.swapaxes(1, 2)
         for i, factor in enumerate(factors):
             result[i, rows] = _softmax(factor * drawn).mean(axis=1)
     return result
+
+
+def _covariance(noise: Array64, weights: Array64) -> Array64:
+    """Return the covariance of the logits (n, classes, classes)."""
+    if noise.ndim == 3:
+        logits = noise @ weights.T
+        return np.asarray(logits.swapaxes(1, 2) @ logits)
+    pairs = (weights[:, None] * weights[None]).reshape(-1, weights.shape[1])
+    return np.asarray(noise @ pairs.T).reshape(-1, len(weights), len(weights))
 
 
 def _softmax(logits: Array64) -> Array64:

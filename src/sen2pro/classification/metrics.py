@@ -71,8 +71,17 @@ def log_loss(probabilities: ArrayLike, truth: ArrayLike) -> float:
     >>> round(log_loss([[0.5, 0.5], [0.25, 0.75]], [0, 0]), 4)  # (log 2 + log 4) / 2
     1.0397
     """
+    return float(losses(probabilities, truth).mean())
+
+
+def losses(probabilities: ArrayLike, truth: ArrayLike) -> Array64:
+    """Return -log p(true class) of each row (n,), in nats.
+
+    >>> losses([[0.5, 0.5], [0.25, 0.75]], [0, 0]).round(4).tolist()
+    [0.6931, 1.3863]
+    """
     p, y = _checked(probabilities, truth)
-    return float(-np.log(np.maximum(p[np.arange(len(y)), y], _SMALLEST)).mean())
+    return np.asarray(-np.log(np.maximum(p[np.arange(len(y)), y], _SMALLEST)))
 
 
 def calibration_error(probabilities: ArrayLike, truth: ArrayLike, bins: int = BINS) -> float:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,12 +14,11 @@ from sen2pro.classification import metrics
 from sen2pro.errors import Sen2ProError
 from sen2pro.evaluation.report import Grid, Result, to_json, to_markdown
 from sen2pro.gaussian import Array64
+from sen2pro.pictures import BLUE, GREY, single
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-BLUE, GREY = "#2a6f97", "#adb5bd"
 _MOST_NUMBERS = 20  # classes up to which the cells of a confusion matrix carry their numbers
 
 
@@ -87,7 +85,7 @@ def write(result: Result, folder: str | Path) -> list[Path]:
 def confusion_matrix(table: NDArray[np.int64], names: Sequence[str]) -> Figure:
     """Draw how often each class was taken for each other, shaded by the share of the true class."""
     size = min(4 + 0.45 * len(names), 14)
-    figure, axes = _axes(size + 1, size)
+    figure, axes = single(size + 1, size)
     shares = table / np.maximum(table.sum(axis=1, keepdims=True), 1)
     axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
     axes.set_xticks(range(len(names)), names, rotation=45, ha="right")
@@ -103,7 +101,7 @@ def confusion_matrix(table: NDArray[np.int64], names: Sequence[str]) -> Figure:
 
 def reliability_diagram(probabilities: Array64, truth: NDArray[np.int64]) -> Figure:
     """Draw accuracy against confidence; the bars of a calibrated classifier end on the diagonal."""
-    figure, axes = _axes(5, 5)
+    figure, axes = single(5, 5)
     found = metrics.reliability(probabilities, truth)
     width = np.diff(found.edges)
     axes.bar(found.edges[:-1], found.accuracy, width, align="edge", color=BLUE, edgecolor="white", label="accuracy")
@@ -115,14 +113,3 @@ def reliability_diagram(probabilities: Array64, truth: NDArray[np.int64]) -> Fig
     axes.set_ylabel("accuracy")
     axes.legend(frameon=False, loc="upper left")
     return figure
-
-
-def _axes(width: float, height: float) -> tuple[Figure, Axes]:
-    if find_spec("matplotlib") is None:
-        raise Sen2ProError("pictures need matplotlib: pip install 'sen2pro[plot]'")
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(width, height), layout="constrained")
-    FigureCanvasAgg(figure)
-    return figure, figure.add_subplot()

@@ -267,7 +267,8 @@ def reproduce(
     seeds: Annotated[int, typer.Option(help="Average over so many seeds.", min=1)] = 1,
     limit: Annotated[int | None, typer.Option(help="Take so many items of each set, for a quick look.", min=1)] = None,
     shots: Annotated[
-        list[int] | None, typer.Option(help="T1, T7: examples of each class; may be repeated. (default: 10 and 200)")
+        list[str] | None,
+        typer.Option(help="T1, T7: examples of each class, or full; may be repeated. (default: 10 and 200)"),
     ] = None,
     setfit: Annotated[
         bool, typer.Option("--setfit", help="T1: compare with SetFit too, which trains the encoder: hours on a CPU.")
@@ -296,7 +297,7 @@ def reproduce(
         tables, output=output, cache=cache,
         settings={
             "model": model, "preset": preset, "method": method, "samples": samples, "seeds": seeds, "limit": limit,
-            "shots": tuple(shots or (10, 200)), "setfit": setfit,
+            "shots": shots or ["10", "200"], "setfit": setfit,
         },
         others={
             "head": head, "dropout": dropout, "device": device, "trust_remote_code": trust_remote_code,

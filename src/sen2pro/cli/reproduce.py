@@ -9,7 +9,7 @@ from rich.console import Console
 
 from sen2pro.cli.options import notes, parse_samples, quiet
 from sen2pro.errors import Sen2ProError
-from sen2pro.evaluation.lab import Lab
+from sen2pro.evaluation.lab import FULL, Lab, Shots
 from sen2pro.evaluation.report import print_result, write
 from sen2pro.evaluation.reproduce import check_packages, chosen, reproduce
 from sen2pro.evaluation.store import Store
@@ -23,6 +23,7 @@ def run(
     settings["method"] = settings["method"] or "sampling"
     names = chosen(tables, settings["method"])
     settings["samples"] = parse_samples(settings["samples"])
+    settings["shots"] = tuple(map(_shots, settings["shots"]))
     quiet()
     lab = Lab(**settings, store=Store(cache), settings={k: v for k, v in others.items() if v is not None})
     check_packages(names)
@@ -45,6 +46,15 @@ def run(
     if len(missing) == len(names):
         raise Sen2ProError("none of these tables could be made")
     console.print(f"written to {output}; the page is {output}/report.html", markup=False, highlight=False)
+
+
+def _shots(text: str) -> Shots:
+    if text.lower() == FULL:
+        return FULL
+    try:
+        return int(text)
+    except ValueError:
+        raise Sen2ProError(f"--shots takes a number of examples of each class, or full, not {text!r}") from None
 
 
 def _console() -> Console:

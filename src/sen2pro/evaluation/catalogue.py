@@ -25,6 +25,7 @@ DIALOGUE_SETS = (
 )  # fmt: skip
 WMT_PAIRS = ("cs-en", "de-en", "fi-en", "lv-en", "ru-en", "tr-en", "zh-en")
 CLASSIFICATION_SETS = ("ag_news", "dbpedia14", "imdb", "yahoo")
+WHOLE_SETS = ("imdb",)  # those that come in full beside what a few shots are drawn from
 SPLITS = ("train", "val", "test", "train_full", "test_full")
 COMPRESSIONS = (".gz", ".xz", "")
 
@@ -107,7 +108,7 @@ def _sets() -> tuple[Set, ...]:
     sets.append(Set("sats analogy", "T9", ("analogy/sats_pairs.tsv",), _SATS))
     for name in CLASSIFICATION_SETS:
         origin = Origin(_TEXTS[name], columns="JSON lines with label (from 0), text and, where there is one, title")
-        splits = SPLITS if name == "imdb" else SPLITS[:3]
+        splits = SPLITS if name in WHOLE_SETS else SPLITS[:3]
         sets += [Set(f"{name}_{split}", "T1,T7", (f"textcls/{name}_{split}.jsonl",), origin) for split in splits]
     return tuple(sets)
 

@@ -21,6 +21,7 @@ from sen2pro.evaluation.catalogue import (
     DIALOGUE_SETS,
     SPLITS,
     STS_SETS,
+    WHOLE_SETS,
     WMT_PAIRS,
     DataMissing,
     folder,
@@ -28,8 +29,8 @@ from sen2pro.evaluation.catalogue import (
 from sen2pro.evaluation.files import Row, objects, table
 
 __all__ = [
-    "CLASSIFICATION_SETS", "DIALOGUE_SETS", "SPLITS", "STS_SETS", "WMT_PAIRS", "DataMissing", "EvalRank", "Labelled",
-    "Pairs", "Quadruple", "Response", "Segment", "Systems", "folder", "read_analogy", "read_classification",
+    "CLASSIFICATION_SETS", "DIALOGUE_SETS", "SPLITS", "STS_SETS", "WHOLE_SETS", "WMT_PAIRS", "DataMissing", "EvalRank",
+    "Labelled", "Pairs", "Quadruple", "Response", "Segment", "Systems", "folder", "read_analogy", "read_classification",
     "read_dialogue", "read_evalrank", "read_sts", "read_wmt_segments", "read_wmt_systems",
 ]  # fmt: skip
 
@@ -267,7 +268,7 @@ def read_wmt_segments(pair: str) -> list[Segment]:
 def read_classification(name: str, split: str) -> Labelled:
     """Read one of CLASSIFICATION_SETS from the data folder or from the Hugging Face hub, whose train sets are whole."""
     one_of("classification set", name, CLASSIFICATION_SETS)
-    allowed = SPLITS if name == "imdb" else SPLITS[:3]
+    allowed = SPLITS if name in WHOLE_SETS else SPLITS[:3]
     one_of(f"split of {name}", split, allowed)
     file = f"textcls/{name}_{split}.jsonl"
     names = CLASSES[name]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -17,6 +17,8 @@ from sen2pro.model import Sen2Pro
 from sen2pro.resolve import DEFAULT_MODEL
 
 _CHUNK = 256  # sentences
+Shots = int | Literal["full"]
+FULL: Literal["full"] = "full"
 KINDS = {"m+d": ("model", "data"), "m": ("model",), "d": ("data",)}
 
 
@@ -37,7 +39,7 @@ class Lab:
     limit
         Take so many items of a set (pairs, queries, segments), for a quick look.
     shots
-        Numbers of examples of each class, for T1 and T7.
+        Numbers of examples of each class, for T1 and T7; `full` is the whole training set.
     classification_method
         The method of T1 and T7, which encode tens of thousands of texts: by default `method`, but one pass in place of
         sampling where the model has a head.
@@ -55,14 +57,15 @@ class Lab:
     samples: int | tuple[int, int] = 15
     seeds: int = 1
     limit: int | None = None
-    shots: tuple[int, ...] = (10, 200)
+    shots: tuple[Shots, ...] = (10, 200)
     classification_method: str | None = None
     setfit: bool = False
     store: Store = field(default_factory=Store)
     settings: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for name, value in (("seeds", self.seeds), ("limit", self.limit), *(("shots", shots) for shots in self.shots)):
+        counts = [("shots", shots) for shots in self.shots if shots != FULL]
+        for name, value in (("seeds", self.seeds), ("limit", self.limit), *counts):
             if value is not None and value < 1:
                 raise Sen2ProError(f"{name} must be at least 1, not {value}")
         self._source, self._preset, self.row = resolve_preset(self.model, self.preset)

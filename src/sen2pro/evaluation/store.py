@@ -112,6 +112,17 @@ class Store:
         found = self._get(model, "two moments", 2 * rows, sentences, sum(counts), draw)
         return _gaussians(model, found[:, rows:] if unit else found[:, :rows])
 
+    def array(self, key: str, make: Callable[[], NDArray[Any]]) -> NDArray[Any]:
+        """Return what was kept under a key that says all it depends on; `make` makes it, the first time."""
+        path = self.folder / f"{hashlib.sha256(key.encode()).hexdigest()[:12]}.npy"
+        if not path.is_file():
+            found = make()
+            self.folder.mkdir(parents=True, exist_ok=True)
+            temporary = path.with_suffix(f".{os.getpid()}.npy")
+            np.save(temporary, found)
+            temporary.replace(path)
+        return np.asarray(np.load(path))
+
     def _get(
         self,
         model: Sen2Pro,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -9,7 +11,7 @@ from sen2pro.errors import Sen2ProError
 from sen2pro.evaluation import paper, sts
 from sen2pro.evaluation.lab import Lab, moments
 from sen2pro.evaluation.report import Grid, Result
-from sen2pro.evaluation.reproduce import plots
+from sen2pro.evaluation.reproduce import plots, sampled_texts
 from sen2pro.evaluation.reproduce.board import Board
 from sen2pro.evaluation.reproduce.readings import OURS, SPHERE, Reading
 from sen2pro.evaluation.statistics import Undefined, pearson, spearman
@@ -131,21 +133,35 @@ def f3(lab: Lab) -> Result:
                     score = sts.correlation(OURS.pairwise(joined[left], joined[right]), board.sets[name])
                     curves[title].setdefault(count, []).append(100 * score)
     plain = float(np.mean([100 * sts.correlation(board.plain(name), board.sets[name]) for name in board.defined()]))
-    counts = sorted({count for curve in curves.values() for count in curve})
-    rows = [
-        [title, *(f"{np.mean(curve[count]):.2f}" if count in curve else "" for count in counts)]
-        for title, curve in curves.items()
-    ]
     means = {title: {count: float(np.mean(v)) for count, v in curve.items()} for title, curve in curves.items()}
-    what = f"average Spearman x 100 on {len(board.defined())} STS sets ({OURS.title})"
-    grid = Grid(["varied", *map(str, counts)], rows, f"{lab.title}, {what}; the other source keeps all its samples")
-    gains = [f"{title} from {min(c)} to {max(c)}: {c[max(c)] - c[min(c)]:+.2f}" for title, c in means.items()]
-    notes = [
-        f"The plain cosine has {plain:.2f}. The paper takes n1 up to 50 and beyond: `--samples 50`.", *board.notes,
-    ]  # fmt: skip
-    return Result("F3", "Number of samples", [grid], "; ".join(gains), lab.signature(), notes,
-                  [{"varied": t, "curve": c, "plain": plain} for t, c in means.items()],
-                  {"samples": plots.curves(means, plain)})  # fmt: skip
+    what = f"average Spearman × 100 on {len(board.defined())} STS sets ({OURS.title})"
+    texts, plain_texts, names = sampled_texts.curves(lab, _counts)
+    parts = [("STS", what, means, plain)]
+    notes = [f"The plain cosine has {plain:.2f}. The paper takes n1 up to 50 and beyond: `--samples 50`.", *board.notes]
+    if names:
+        shots, draws = sampled_texts.SHOTS, sampled_texts.DRAWS
+        what = f"average accuracy × 100 on {', '.join(names)} ({shots} examples of each class, {draws} draws)"
+        parts.append(("TC", what, texts, plain_texts))
+        notes.append(
+            f"The plain vector with the same head has an accuracy of {plain_texts:.2f}. Features and penalty are those "
+            "that cross-validation chooses with all samples; texts are cut to what the encoder takes."
+        )
+    return Result(
+        "F3", "Number of samples", [_curve_grid(lab, what, curve) for _, what, curve, _ in parts],
+        ". ".join(f"{title}: {_ends(curve)}" for title, _, curve, _ in parts), lab.signature(), notes,
+        [{"task": title, "varied": t, "curve": c, "plain": base} for title, _, m, base in parts for t, c in m.items()],
+        {"samples": plots.curves({what.split(" (")[0]: (curve, base) for _, what, curve, base in parts})},
+    )  # fmt: skip
+
+
+def _curve_grid(lab: Lab, what: str, curves: Mapping[str, Mapping[int, float]]) -> Grid:
+    counts = sorted({count for curve in curves.values() for count in curve})
+    rows = [[title, *(f"{c[count]:.2f}" if count in c else "" for count in counts)] for title, c in curves.items()]
+    return Grid(["varied", *map(str, counts)], rows, f"{lab.title}, {what}; the other source keeps all its samples")
+
+
+def _ends(curves: Mapping[str, Mapping[int, float]]) -> str:
+    return "; ".join(f"{t} from {min(c)} to {max(c)}: {c[max(c)] - c[min(c)]:+.2f}" for t, c in curves.items())
 
 
 def _counts(most: int) -> list[int]:

@@ -3,36 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sen2pro.errors import Sen2ProError
+from sen2pro.pictures import BLUE, GREY, RED, panels, single
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-BLUE, GREY, RED = "#2a6f97", "#adb5bd", "#c1121f"
-
-
-def _axes(width: float = 7, height: float = 4) -> tuple[Figure, Axes]:
-    if find_spec("matplotlib") is None:
-        raise Sen2ProError("pictures need matplotlib: pip install 'sen2pro[eval]'")
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(width, height), layout="constrained")
-    FigureCanvasAgg(figure)
-    axes = figure.add_subplot()
-    axes.spines[["top", "right"]].set_visible(False)
-    return figure, axes
 
 
 def importance(runs: Mapping[str, Any], groups: Sequence[str]) -> Figure:
     """Bars of the importance of each group of features, set by set, with the range over runs."""
-    figure, axes = _axes(8)
+    figure, axes = single(8)
     width = 0.8 / len(runs)
     for i, (name, values) in enumerate(runs.items()):
         mean = values.mean(axis=0)
@@ -47,7 +30,7 @@ def importance(runs: Mapping[str, Any], groups: Sequence[str]) -> Figure:
 
 def scatter(points: Sequence[tuple[str, float, float]]) -> Figure:
     """Fluctuation rate against improvement, a colour for each pooling."""
-    figure, axes = _axes()
+    figure, axes = single()
     for name in dict.fromkeys(point[0] for point in points):
         mine = [point for point in points if point[0] == name]
         axes.scatter([p[1] for p in mine], [p[2] for p in mine], label=name)
@@ -58,21 +41,22 @@ def scatter(points: Sequence[tuple[str, float, float]]) -> Figure:
     return figure
 
 
-def curves(means: Mapping[str, Mapping[int, float]], plain: float) -> Figure:
-    """Score by number of samples."""
-    figure, axes = _axes()
-    for name, curve in means.items():
-        axes.plot(list(curve), list(curve.values()), marker="o", label=name)
-    axes.axhline(plain, color=GREY, linestyle="--", label="plain cosine")
-    axes.set_xlabel("number of samples of that source")
-    axes.set_ylabel("average Spearman × 100")
-    axes.legend(frameon=False)
+def curves(tasks: Mapping[str, tuple[Mapping[str, Mapping[int, float]], float]]) -> Figure:
+    """Score by number of samples, a panel for each task, with that of the plain vector."""
+    figure, axes = panels(len(tasks), 6)
+    for panel, (what, (means, plain)) in zip(axes, tasks.items(), strict=True):
+        for name, curve in means.items():
+            panel.plot(list(curve), list(curve.values()), marker="o", label=name)
+        panel.axhline(plain, color=GREY, linestyle="--", label="plain vector")
+        panel.set_xlabel("number of samples of that source")
+        panel.set_ylabel(what)
+        panel.legend(frameon=False)
     return figure
 
 
 def trade_off(points: Sequence[tuple[str, float, float]]) -> Figure:
     """Score against time, for each estimator."""
-    figure, axes = _axes()
+    figure, axes = single()
     for (name, milliseconds, value), colour in zip(points, (BLUE, RED, GREY), strict=True):
         axes.scatter([milliseconds], [value], color=colour, s=80)
         axes.annotate(name, (milliseconds, value), xytext=(6, 8), textcoords="offset points")
@@ -87,7 +71,7 @@ def trade_off(points: Sequence[tuple[str, float, float]]) -> Figure:
 
 def rates(by_n: Mapping[int, float], by_k: Mapping[int, float], exponents: tuple[float, float]) -> Figure:
     """Error of the diagonal estimator by number of samples and by dimension."""
-    figure, axes = _axes()
+    figure, axes = single()
     axes.loglog(list(by_n), list(by_n.values()), marker="o", color=BLUE, label=f"by n: n^{exponents[0]:.2f}")
     axes.loglog(list(by_k), list(by_k.values()), marker="s", color=RED, label=f"by k: (log k)^{exponents[1]:.2f}")
     axes.set_xlabel("samples n, or dimensions k")
@@ -98,7 +82,7 @@ def rates(by_n: Mapping[int, float], by_k: Mapping[int, float], exponents: tuple
 
 def shares(found: Mapping[int, Mapping[float, float]]) -> Figure:
     """Share of trials in which Theorem 2's inequality holds, on both sides of its condition."""
-    figure, axes = _axes()
+    figure, axes = single()
     for n, curve in found.items():
         axes.plot(list(curve), list(curve.values()), marker="o", label=f"{n} samples")
     axes.axvline(1, color=GREY, linestyle="--")
