@@ -1,5 +1,6 @@
 """Reading sentences, and saying where something is wrong."""
 
+import csv
 import gzip
 import io
 import json
@@ -55,9 +56,14 @@ def test_standard_input_and_windows_line_ends(tmp_path, monkeypatch):
     assert [record.text for record in source] == ["one", "two"]
 
 
-def test_a_field_may_hold_a_line_end(tmp_path):
-    (tmp_path / "in.csv").write_text('text\n"one\ntwo"\nthree\n')
-    assert [record.text for record in Source(str(tmp_path / "in.csv"))] == ["one\ntwo", "three"]
+@pytest.mark.parametrize(("kind", "delimiter"), [("csv", ","), ("tsv", "\t")])
+def test_what_pythons_csv_writes_is_read_back(tmp_path, kind, delimiter):
+    texts = ["one\ntwo", '"Yes," he said', 'a "b" c', "two  spaces", "a\ttab", "plain"]
+    with (tmp_path / f"in.{kind}").open("w", newline="") as file:
+        csv.writer(file, delimiter=delimiter, lineterminator="\n").writerows([["text"], *([text] for text in texts)])
+    records = list(Source(str(tmp_path / f"in.{kind}")))
+    assert [record.text for record in records] == texts
+    assert [record.place for record in records[:3]] == ["line 2", "line 4", "line 5"]
 
 
 @pytest.mark.parametrize(
@@ -67,19 +73,24 @@ def test_a_field_may_hold_a_line_end(tmp_path):
         ("in.txt", b"one\ntw\xff\xfeo\n", {}, r"line 2: not UTF-8 \(byte 3"),
         ("in.txt", b"one\n", {"column": "text"}, "has no columns"),
         ("in.csv", b"id,text\n1,a\n2,\n", {}, "line 3: the sentence is empty or blank"),
-        ("in.csv", b"id,text\n1,a\n2\n", {}, "line 3: 1 fields, but the header has 2"),
+        ("in.csv", b"id,text\n1,a\n2\n", {}, "line 3: 1 field, but the header has 2"),
         ("in.csv", b"id,body\n1,a\n", {}, "which column .* --column one of: id, body"),
         ("in.csv", b"id,body\n1,a\n", {"column": "bdy"}, "did you mean 'body'"),
-        ("in.csv", b"id,text\n1,a\n", {"id_column": "ident"}, "unknown column"),
+        ("in.csv", b"id,text\n1,a\n", {"id_column": "ident"}, "unknown --id-column in .* 'ident'"),
         ("in.tsv", b"id\ttext\n1\ta\xff\n", {}, "line 2: not UTF-8"),
         ("in.jsonl", b'{"text": "a"}\n{"text": null}\n', {}, "line 2: the sentence is not a text but None"),
         ("in.jsonl", b'{"text": "a"}\n{"text": NaN}\n', {}, "line 2: the sentence is not a text but nan"),
         ("in.jsonl", b'{"text": "a"}\n{"tex\n', {}, "line 2: not JSON"),
         ("in.jsonl", b'["a"]\n', {}, "line 1: not a JSON object"),
-        ("in.jsonl", b'{"text": "a"}\n{"txt": "b"}\n', {"column": "text"}, "did you mean 'txt'"),
+        ("in.jsonl", b'{"text": "a"}\n{"txt": "b"}\n', {"column": "text"}, "line 2: this row has no 'text', only: txt"),
+        ("in.jsonl", b'{"text": "a"}\n{"a": "b", "c": "d"}\n', {}, "line 2: which column holds the sentences"),
+        ("in.csv", b'id,text\n1,"a\nb"\n2,"a\n \nb",3\n', {}, "line 4: 3 fields, but the header has 2"),
+        ("in.csv", b'id,text\n1,"a\nb"\n2," \n "\n', {}, "line 4: the sentence is empty or blank"),
+        ("in.tsv", b'id\ttext\n1\t"Yes," he said\n', {}, "line 2: .* a quote in it is written in quotes"),
+        ("in.tsv", b'id\ttext\n1\t"Yes\n2\tno\n', {}, "line 2: unexpected end of data; .* in quotes"),
         ("in.jsonl", b'{"text": "a \\ud800 b"}\n', {}, "line 1: the sentence holds half a surrogate pair"),
         ("in.jsonl", b'{"text": "a", "id": null}\n', {"id_column": "id"}, "line 1: there is no id"),
-        ("in.csv", b"id,text\n", {"column": "nope"}, "unknown column"),
+        ("in.csv", b"id,text\n", {"column": "nope"}, "unknown --column in .* 'nope'"),
         ("in.csv", b"text,text\na,b\n", {}, "column 'text' stands there more than once"),
         ("in.csv", b"id;text\n1;a\n", {}, "separated by commas"),
         ("in.xlsx", b"PK\x03\x04\x14\x00\x00", {}, "line 1: a NUL byte"),

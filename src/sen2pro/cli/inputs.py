@@ -9,20 +9,23 @@ import reprlib
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any, NamedTuple, cast
+from typing import IO, Any, cast
 
 from sen2pro.errors import Sen2ProError, has_surrogates, one_of
 
 _USUAL_COLUMNS = ("text", "sentence")
 
 
-class Record(NamedTuple):
-    """A sentence and its id, if one was asked for."""
+@dataclass(frozen=True)
+class Record:
+    """A sentence, its id if one was asked for, and where it stands in the file."""
 
     id: str | None
     text: str
+    place: str = field(default="", compare=False)
 
 
 class Source:
@@ -31,7 +34,8 @@ class Source:
     Parameters
     ----------
     path
-        Text files hold a sentence a line; the other kinds go by their suffix.
+        Text files hold a sentence a line; the other kinds go by their suffix. A field of a CSV or TSV file may stand in
+        quotes, with those inside it doubled, as Python's csv and pandas write it.
     column
         Which column holds the sentences; by default `text`, `sentence`, or the only one there is.
     id_column
@@ -39,6 +43,8 @@ class Source:
     skip_blank
         Pass over blank sentences instead of stopping at them.
     """
+
+    _id_option = "--id-column"
 
     def __init__(
         self, path: str, column: str | None = None, id_column: str | None = None, *, skip_blank: bool = False
@@ -112,17 +118,22 @@ class Source:
     def _table(self, file: IO[bytes]) -> Iterator[tuple[int, dict[str, Any]]]:
         csv.field_size_limit(1 << 30)
         lines = (line for _, line in self._lines(file))
-        tabs = self.kind == "tsv"  # where a quotation mark is a character like any other
-        reader = csv.reader(lines, delimiter="\t", quoting=csv.QUOTE_NONE) if tabs else csv.reader(lines)
+        reader = csv.reader(lines, delimiter="\t" if self.kind == "tsv" else ",", strict=True)
+        first = 1  # line of the row: fields may hold line ends
         try:
             header = next(reader, [])
             self._check_header(header)
+            first = reader.line_num + 1
             for row in reader:
                 if len(row) != len(header):
-                    raise self._wrong(f"line {reader.line_num}", f"{len(row)} fields, but the header has {len(header)}")
-                yield reader.line_num, dict(zip(header, row, strict=True))
+                    fields = f"{len(row)} field{'s' * (len(row) != 1)}"
+                    raise self._wrong(f"line {first}", f"{fields}, but the header has {len(header)}")
+                yield first, dict(zip(header, row, strict=True))
+                first = reader.line_num + 1
         except csv.Error as error:
-            raise self._wrong(f"line {reader.line_num}", str(error)) from None
+            raise self._wrong(
+                f"line {first}", f"{error}; a field with a quote in it is written in quotes, with that one doubled"
+            ) from None
 
     def _check_header(self, header: list[str]) -> None:
         repeated = [name for name, times in Counter(header).items() if times > 1]
@@ -150,18 +161,22 @@ class Source:
         except (pa.ArrowInvalid, OSError) as error:
             raise Sen2ProError(f"{self.path} is not a whole Parquet file: {error}") from None
 
-    def _column(self, names: list[str]) -> str:
-        if self.id_column is not None and self.id_column not in names:
-            one_of(f"column in {self.path}", self.id_column, names)
+    def _column(self, names: list[str], place: str = "") -> str:
+        """Return which of the columns holds the sentences; a row that has its own names says its place."""
+        for option, asked in ((self._id_option, self.id_column), ("--column", self.column)):
+            if asked is not None and asked not in names:
+                if place:
+                    raise self._wrong(place, f"this row has no {asked!r}, only: {', '.join(names) or 'nothing'}")
+                one_of(f"{option} in {self.path}", asked, names)
         if self.column is not None:
-            return one_of(f"column in {self.path}", self.column, names)
+            return self.column
         usual = [name for name in _USUAL_COLUMNS if name in names] or (names if len(names) == 1 else [])
         if not usual:
-            raise Sen2ProError(f"which column of {self.path} holds the sentences? --column one of: {', '.join(names)}")
+            raise self._wrong(place, f"which column holds the sentences? --column one of: {', '.join(names)}")
         return usual[0]
 
     def _from_row(self, place: str, row: dict[str, Any]) -> Record:
-        column = self._column(list(row))
+        column = self._column(list(row), place)
         if self.id_column is None:
             return self._record(place, row[column], None)
         if row[self.id_column] is None:
@@ -177,7 +192,8 @@ class Source:
             raise self._wrong(place, "a NUL byte: is this a text file?")
         if has_surrogates(text):
             raise self._wrong(place, "the sentence holds half a surrogate pair, which is not Unicode text")
-        return Record(id, text)
+        return Record(id, text, place)
 
     def _wrong(self, place: str, what: str) -> Sen2ProError:
-        return Sen2ProError(f"{'standard input' if self.path == '-' else self.path}, {place}: {what}")
+        where = "standard input" if self.path == "-" else self.path
+        return Sen2ProError(f"{where}, {place}: {what}" if place else f"{where}: {what}")
