@@ -2,11 +2,20 @@
 
 import csv
 import json
+import subprocess
+import sys
+import threading
 
+import numpy as np
 import pytest
+from sklearn.metrics import precision_recall_fscore_support
 from typer.testing import CliRunner
 
+from sen2pro.classification import Sen2ProClassifier, report
+from sen2pro.classification.metrics import confusion
+from sen2pro.cli import classify
 from sen2pro.cli.app import app
+from sen2pro.cli.inputs import Source
 
 SPORT = ["the man plays the ball", "a woman runs in the park", "the dog runs slowly", "a man runs quickly"]
 MONEY = ["the market fell today", "the price rose tomorrow", "the market rose and the price fell", "a big price today"]
@@ -20,7 +29,7 @@ def run(*arguments):
 
 def table(path, rows, header=("text", "label")):
     with path.open("w", newline="", encoding="utf-8") as file:
-        csv.writer(file).writerows([header, *rows])
+        csv.writer(file, delimiter="\t" if path.suffix == ".tsv" else ",").writerows([header, *rows])
     return path
 
 
@@ -62,11 +71,72 @@ def test_predictions_come_as_a_table_or_as_jsonl(trained, tmp_path):
         assert row["probability"] == max(row["probabilities"].values())
 
 
+def test_predictions_keep_ids_and_may_pass_over_blank_sentences(trained, tmp_path):
+    data = table(tmp_path / "new.csv", [("7", "a man"), ("8", " "), ("x", "the price")], ("id", "text"))
+    code, output = run("predict", trained, data, tmp_path / "out.csv", "--id-column", "id")
+    assert code == 2
+    assert "new.csv, line 3: the sentence is empty or blank (--skip-blank passes over it)" in output
+    for suffix in ("csv", "jsonl"):
+        found = tmp_path / f"out.{suffix}"
+        code, output = run("predict", trained, data, found, "--id-column", "id", "--skip-blank")
+        assert code == 0, output
+    rows = list(csv.reader((tmp_path / "out.csv").open()))
+    assert rows[0] == ["id", "text", "label", "probability"]
+    assert [row[:2] for row in rows[1:]] == [["7", "a man"], ["x", "the price"]]
+    objects = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert [list(row)[:2] for row in objects] == [["id", "text"]] * 2
+    assert [row["id"] for row in objects] == ["7", "x"]
+
+
+@pytest.mark.parametrize("suffix", ["csv", "tsv"])
+def test_what_is_predicted_can_be_read_again(trained, tmp_path, suffix):
+    texts = ['He said "no"  to it', '"no"', "a\ttab", "two\nlines, one comma"]
+    data = table(tmp_path / f"new.{suffix}", [(text,) for text in texts], ("text",))
+    code, output = run("predict", trained, data, tmp_path / f"out.{suffix}")
+    assert code == 0, output
+    assert [record.text for record in Source(str(tmp_path / f"out.{suffix}"))] == texts
+
+
+def test_files_are_replaced_only_if_asked_for(trained, tmp_path):
+    data = table(tmp_path / "data.csv", ROWS)
+    (tmp_path / "out.csv").write_text("mine")
+    (tmp_path / "report").mkdir()
+    (tmp_path / "report/classification.json").write_text("mine")
+    (tmp_path / "file").touch()
+    for command, kept, message in (
+        (["predict", trained, data, tmp_path / "out.csv"], "out.csv", "out.csv exists; pass --overwrite"),
+        (["evaluate", trained, data, "-o", tmp_path / "report"], "report/classification.json", "pass --overwrite"),
+    ):
+        code, output = run(*command)
+        assert code == 2
+        assert message in output
+        assert (tmp_path / kept).read_text() == "mine"
+        assert run(*command, "--overwrite")[0] == 0
+        assert (tmp_path / kept).read_text() != "mine"
+    code, output = run("evaluate", trained, data, "-o", tmp_path / "file")
+    assert code == 2
+    assert "file is not a folder" in output
+
+
+def test_a_file_without_sentences_is_an_error(trained, tmp_path):
+    (tmp_path / "empty.csv").write_text("text,label\n")
+    for command in (["predict", trained, tmp_path / "empty.csv", tmp_path / "out.csv"], ["evaluate", trained]):
+        code, output = run(*command, *([tmp_path / "empty.csv"] if command[0] == "evaluate" else []))
+        assert code == 2
+        assert "there are no sentences in" in output
+    result = CliRunner().invoke(app, ["classify", "predict", str(trained), "-", str(tmp_path / "out.csv")], input="")
+    assert result.exit_code == 2
+    assert "there are no sentences in standard input" in result.output
+    assert not (tmp_path / "out.csv").exists()
+
+
 def test_an_evaluation_prints_measures_and_writes_a_report_with_pictures(trained, tmp_path):
     data = table(tmp_path / "test.csv", ROWS)
     code, output = run("evaluate", trained, data, "--output", tmp_path / "report")
     assert code == 0, output
     for words in ("accuracy", "log-loss", "expected calibration error", "surest 80 %", "signature: model:"):
+        assert words in output
+    for words in ("recall", "precision", "F1", "macro average"):
         assert words in output
     names = {path.name for path in (tmp_path / "report").iterdir()}
     pictures = {f"classification-{kind}.{suffix}" for kind in ("confusion", "reliability") for suffix in ("png", "svg")}
@@ -74,40 +144,202 @@ def test_an_evaluation_prints_measures_and_writes_a_report_with_pictures(trained
     numbers = json.loads((tmp_path / "report/classification.json").read_text())["numbers"][0]
     assert sum(map(sum, numbers["confusion"])) == numbers["n"] == 8
     assert numbers["accuracy"] == sum(numbers["confusion"][i][i] for i in range(2)) / 8
+    assert numbers["macro average"]["F1"] == pytest.approx(sum(numbers["F1"]) / 2)
 
 
-def test_labels_may_be_numbers_in_other_columns_and_a_validation_file_may_be_given(encoder, tmp_path):
+def test_an_evaluation_goes_by_chunks_and_reads_pipes(trained, tmp_path, monkeypatch):
+    data = table(tmp_path / "test.csv", [*ROWS, (" ".join(["the dog"] * 40), "sport"), ("a man " * 40, "sport")])
+    whole = run("evaluate", trained, data)[1]
+    assert "2 of 10 sentences are longer" in " ".join(whole.split())
+    sizes = []
+    inside = Sen2ProClassifier.predict_proba
+
+    def predict_proba(self, X, **options):
+        sizes.append(len(X))
+        return inside(self, X, **options)
+
+    monkeypatch.setattr(classify, "_CHUNK", 3)
+    monkeypatch.setattr(Sen2ProClassifier, "predict_proba", predict_proba)
+    assert run("evaluate", trained, data)[1] == whole
+    assert sizes == [3, 3, 3, 1]
+    for content, expected in ((data.read_text(), whole), ("text,label\na man,cats\n", "line 2: label 'cats'")):
+        pipe = tmp_path / f"pipe{len(content)}.csv"
+        classify.os.mkfifo(pipe)
+        writer = threading.Thread(target=pipe.write_text, args=(content,))
+        writer.start()
+        assert expected in run("evaluate", trained, pipe)[1]
+        writer.join()
+
+
+def test_measures_of_each_class_are_scikit_learns():
+    rng = np.random.default_rng(0)
+    truth, predicted = (
+        rng.integers(0, 4, 50),
+        rng.integers(1, 5, 50),
+    )  # 0 is never called, 4 never true, 5 neither
+    each, macro = report.by_class(confusion(predicted, truth, 6))
+    names = (1, 0, 2)  # precision, recall, F1 in their order
+    found = precision_recall_fscore_support(truth, predicted, labels=range(6), zero_division=0)
+    np.testing.assert_allclose(each.T, [found[i] for i in names])
+    average = precision_recall_fscore_support(truth, predicted, average="macro", zero_division=0)
+    np.testing.assert_allclose(macro, [average[i] for i in names])
+
+
+def test_pictures_say_what_they_show(tmp_path):
+    long = "a class with a very long name that goes on"
+    rng = np.random.default_rng(0)
+    result = report.evaluate_on(
+        rng.dirichlet([1] * 3, 40), rng.integers(0, 3, 40), [long, "cost $^$ x", "c"], signature="s",
+        name="mine $^$ on x", pictures=True,
+    )  # fmt: skip
+    assert len(report.write(result, tmp_path / "report")) == 6
+    axes = result.figures["confusion"].axes[0]
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("predicted", "truth")
+    names = [label.get_text() for label in axes.get_xticklabels()]
+    assert names[1:] == ["cost $^$ x", "c"]
+    assert len(names[0]) == 25
+    assert (names[0][:5], names[0][-5:]) == (long[:5], long[-5:])
+    for figure in result.figures.values():
+        assert figure.get_suptitle().startswith("mine $^$ on x\n40 sentences, accuracy 0.")
+        _everything_inside(figure)
+
+
+@pytest.mark.parametrize(
+    ("names", "turned"), [("0123456789", False), (["sport", "money"], False), (14 * ["x" * 60], True)]
+)
+def test_names_are_turned_only_where_they_are_too_long(names, turned):
+    figure = report.confusion_matrix(np.eye(len(names), dtype=np.int64), names, "title")
+    assert (figure.axes[0].get_xticklabels()[0].get_rotation() != 0) is turned
+    _everything_inside(figure)
+
+
+def _everything_inside(figure):
+    figure.draw_without_rendering()
+    width, height = figure.bbox.size
+    for artist in [axis.label for axes in figure.axes for axis in (axes.xaxis, axes.yaxis)] + [
+        label for axes in figure.axes for label in (*axes.get_xticklabels(), *axes.get_yticklabels())
+    ]:
+        box = artist.get_window_extent()
+        assert min(box.x0, box.y0, width - box.x1, height - box.y1) >= 0, artist
+
+
+def test_a_reliability_diagram_shows_only_bins_that_hold_something():
+    probabilities = np.array([[0.95, 0.05], [0.95, 0.05], [0.55, 0.45]])
+    figure = report.reliability_diagram(probabilities, np.array([0, 1, 1]), "title")
+    upper, lower = figure.axes
+    points = next(line for line in upper.lines if line.get_marker() == "o")
+    np.testing.assert_allclose(points.get_xydata(), [[0.55, 0], [0.95, 0.5]])
+    assert sorted(bar.get_height() for bar in lower.patches if bar.get_height()) == [1, 2]
+    assert [text.get_text() for text in lower.texts] == ["1", "2"]
+
+
+def test_numbers_and_words_are_written_before_the_pictures(tmp_path):
+    class Broken:
+        def savefig(self, *_, **__):
+            raise RuntimeError
+
+    result = report.evaluate_on(np.eye(2), np.arange(2), ["a", "b"], signature="s", name="n", pictures=False)
+    result.figures = {"confusion": Broken()}
+    with pytest.raises(RuntimeError):
+        report.write(result, tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {"classification.json", "classification.md"}
+
+
+def test_whole_numbers_stay_whole_numbers(encoder, tmp_path):
     rows = [{"sentence": text, "class": int(label == "sport")} for text, label in ROWS]
     data = objects(tmp_path / "train.jsonl", rows)
+    as_texts = table(tmp_path / "test.csv", [(row["sentence"], f"{row['class']} ") for row in rows], ("text", "class"))
     model = tmp_path / "model"
     code, output = run(
-        "train", data, model, "--model", encoder, "--samples", "3", "--label-column", "class", "--validation", data,
+        "train", data, model, "--model", encoder, "--samples", "3", "--label-column", "class", "--validation", as_texts,
         "--features", "mean", "--head", "expected", "--C", "0.1",
     )  # fmt: skip
     assert code == 0, output
-    assert "features mean, head expected, C 0.1" in output
+    said = " ".join(output.split())
+    assert "chosen on the validation file where not given: features mean the centre" in said
+    assert "head expected trained on average" in said
+    assert "C 0.1 the smaller" in said
+    assert "guessing has 0.6931" in said
     assert "accuracy on the validation set" in output
-    assert run("evaluate", model, data, "-l", "class")[0] == 0
+    assert Sen2ProClassifier.load(model).classes_.tolist() == [0, 1]
+    for test in (data, as_texts):
+        assert run("evaluate", model, test, "-l", "class")[0] == 0
+    assert run("predict", model, data, tmp_path / "out.jsonl")[0] == 0
+    found = json.loads((tmp_path / "out.jsonl").read_text().splitlines()[0])
+    assert found["label"] in (0, 1)
+    assert list(found["probabilities"]) == ["0", "1"]
 
 
-def test_fine_tuning_from_the_command_line(encoder, tmp_path):
+def test_space_around_labels_does_not_count(tmp_path):
+    source = classify.LabelledSource(str(table(tmp_path / "in.csv", [("a man", "a"), ("a dog", " a ")])), None, "label")
+    assert source.read()[1] == ["a", "a"]
+
+
+def test_fine_tuning_from_the_command_line(encoder, tmp_path, monkeypatch):
     data = table(tmp_path / "train.csv", ROWS)
-    code, output = run("train", data, tmp_path / "model", "--model", encoder, "--samples", "2", "--finetune")
+    settings = []
+    inside = Sen2ProClassifier.save
+
+    def save(self, folder):
+        assert any((tmp_path / "model.checkpoints").iterdir())
+        settings.append(self.finetune)
+        inside(self, folder)
+
+    monkeypatch.setattr(Sen2ProClassifier, "save", save)
+    code, output = run(
+        "train", data, tmp_path / "model", "--model", encoder, "--samples", "2", "--finetune", "--epochs", "2"
+    )
     assert code == 0, output
-    assert (tmp_path / "model.checkpoints").is_dir()
+    assert settings[0].epochs == 2
+    assert "head fine-tuned" in output
+    assert not (tmp_path / "model.checkpoints").exists()
     assert run("evaluate", tmp_path / "model", data)[0] == 0
+
+
+def test_checkpoints_of_somebody_else_stay(tmp_path):
+    for name in ("sen2pro_finetuning.safetensors", "notes.txt"):
+        (tmp_path / name).touch()
+    classify._forget(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--C", "0"], "--C is a number above 0, not 0; leave it out to have it chosen"),
+        (["--C", "nan"], "--C is a number above 0, not nan"),
+        (["--epochs", "3"], "--epochs is for the training of the encoder; give --finetune too"),
+        (["-l", "class"], "unknown --label-column in {data} 'class'. It is one of: text, label"),
+    ],
+)
+def test_what_is_wrong_is_said_in_words_of_the_command_line_and_at_once(tmp_path, options, message):
+    data = table(tmp_path / "train.csv", ROWS)
+    code = "import sys; from sen2pro.cli.app import main\ntry: main()\nfinally: assert 'torch' not in sys.modules"
+    command = [sys.executable, "-c", code, "classify", "train", data, tmp_path / "model", *options]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert message.format(data=data) in result.stderr
+    assert result.returncode == 2
 
 
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
         ([{"text": "a man", "label": None}], "line 1: there is no label in column 'label'"),
-        ([{"text": "a man", "label": "a"}, {"text": "a dog", "label": 1}], "line 2: labels of mixed types: 1 is int"),
+        (
+            [{"text": "a man", "label": "a"}, {"text": "a dog", "label": 1}],
+            "line 2: labels of mixed types: 1 here, 'a' on",
+        ),
         ([{"text": "a man", "label": 0.5}], "line 1: the label is neither a text nor a whole number"),
         ([{"text": " ", "label": "a"}], "line 1: the sentence is empty or blank; leave the row out"),
-        ([{"text": "a man", "class": "a"}], "unknown column"),
-        ([{"text": "a man", "label": "a"}] * 3, "all 3 labels are 'a'"),
-        ([{"text": "a man", "label": "a"}, {"text": "a dog", "label": "b"}], "class 'a' has one example"),
+        ([{"text": "a man", "class": "a"}], "line 1: this row has no 'label', only: text, class"),
+        ([{"text": "a man", "label": "a"}, {"text": "a dog"}], "line 2: this row has no 'label', only: text"),
+        ([{"text": "a man", "label": "a"}] * 3, "train.jsonl: all 3 labels are 'a'"),
+        (
+            [{"text": "a man", "label": name} for name in "aab"],
+            "line 3: class 'b' has one example; settings are chosen by cross-validation, which takes at least 2 of "
+            "each class: add one, leave the class out, or give a file to choose by with --validation",
+        ),
+        ([{"text": "a man", "label": name} for name in "aabc"], "line 3: class 'b' has one example (also: 'c')"),
         ([], "there are no sentences"),
     ],
 )
@@ -125,11 +357,17 @@ def test_a_folder_that_is_in_use_is_not_written_to(trained, tmp_path):
     assert "is not an empty folder" in output
 
 
-def test_a_label_that_was_never_trained_on_is_named_with_its_row(trained, tmp_path):
-    data = table(tmp_path / "test.csv", [*ROWS[:1], ("a cat", "animals")])
+def test_a_label_that_was_never_trained_on_is_named_with_its_line(trained, tmp_path):
+    rows = [("two\nlines", "sport"), ("a cat", "animals"), ("a dog", "animals"), ("a tree", "plants")]
+    data = table(tmp_path / "test.csv", rows)
+    message = "test.csv, line 4: label 'animals' was never seen in training (also: 'plants'); the classes are:"
     code, output = run("evaluate", trained, data)
     assert code == 2
-    assert "label 'animals' of row 1 was never seen in training; the classes are: money, sport" in output
+    assert f"{message} 'money', 'sport'. Correct it, leave such rows out, or train with examples of it" in output
+    train = table(tmp_path / "train.csv", ROWS)
+    code, output = run("train", train, tmp_path / "model", "--validation", data)
+    assert code == 2
+    assert f"{message} 'sport', 'money'." in output
 
 
 def test_outputs_that_cannot_be_are_refused(trained, tmp_path):

@@ -361,7 +361,15 @@ classify_app = typer.Typer(
 )
 app.add_typer(classify_app, name="classify")
 
-LabelColumn = Annotated[str, typer.Option("--label-column", "-l", help="Column with the labels.")]
+LabelColumn = Annotated[
+    str,
+    typer.Option(
+        "--label-column", "-l", help="Column with the labels: texts; in JSONL and Parquet also whole numbers, kept so."
+    ),
+]
+LabelledData = Annotated[
+    str, typer.Argument(help="CSV, TSV, JSONL or Parquet with sentences and labels, also .gz.", metavar="DATA")
+]
 ClassifierFolder = Annotated[str, typer.Argument(help="The folder that classify train wrote.", metavar="MODEL")]
 OtherEncoder = Annotated[
     str | None, typer.Option("--model", "-m", help="Where the encoder is, if not where it was in training.")
@@ -370,7 +378,7 @@ OtherEncoder = Annotated[
 
 @classify_app.command("train")
 def classify_train(
-    data: Annotated[str, typer.Argument(help="CSV, TSV, JSONL or Parquet with sentences and labels, also .gz.")],
+    data: LabelledData,
     output: Annotated[str, typer.Argument(help="A new folder for the classifier.", metavar="MODEL_OUT")],
     model: options.Model = DEFAULT_MODEL,
     column: options.Column = None,
@@ -389,6 +397,9 @@ def classify_train(
         float | None, typer.Option("--C", help="Inverse strength of regularisation. (default: the best)")
     ] = None,
     finetune: Annotated[bool, typer.Option("--finetune", help="Train the encoder too: minutes to hours.")] = False,
+    epochs: Annotated[
+        int | None, typer.Option(help="With --finetune: at most so many times through the data. (default: 10)", min=1)
+    ] = None,
     seed: options.Seed = 0,
 ) -> None:
     """Train a classifier: seconds with a frozen encoder, ten sentences of each class are a start.
@@ -398,7 +409,7 @@ def classify_train(
     from sen2pro.cli.classify import run_train
 
     run_train(
-        data, output, column=column, label=label_column, validation=validation, finetune=finetune,
+        data, output, column=column, label=label_column, validation=validation, finetune=finetune, epochs=epochs,
         settings={
             "model": model, "method": method, "samples": samples, "uncertainty": uncertainty, "features": features,
             "head": head, "C": regularisation, "seed": seed,
@@ -412,30 +423,44 @@ def classify_predict(
     input: Annotated[str, typer.Argument(help="Sentences: text, CSV, TSV, JSONL or Parquet; - is standard input.")],
     output: Annotated[str, typer.Argument(help="A .csv, .tsv or .jsonl file; JSONL has all probabilities.")],
     column: options.Column = None,
+    id_column: Annotated[str | None, typer.Option(help="Column with ids to keep; they come first.")] = None,
+    skip_blank: Annotated[bool, typer.Option("--skip-blank", help="Pass over blank sentences.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the output file if it exists.")] = False,
     model: OtherEncoder = None,
 ) -> None:
-    """Give each sentence of a file its class, with the probability of that."""
+    """Give each sentence of a file its class, with the probability of that.
+
+    Streams: memory does not grow with the file. The output has the columns text, label (what was predicted) and
+    probability; it appears under its name only when it is complete.
+    """
     from sen2pro.cli.classify import run_predict
 
-    run_predict(folder, input, output, column=column, model=model)
+    run_predict(
+        folder, input, output, column=column, id_column=id_column, skip_blank=skip_blank, overwrite=overwrite,
+        model=model,
+    )  # fmt: skip
 
 
 @classify_app.command("evaluate")
 def classify_evaluate(
     folder: ClassifierFolder,
-    data: Annotated[str, typer.Argument(help="CSV, TSV, JSONL or Parquet with sentences and labels, also .gz.")],
+    data: LabelledData,
     column: options.Column = None,
     label_column: LabelColumn = "label",
     output: Annotated[
         str | None,
         typer.Option("--output", "-o", help="Folder for a report with confusion matrix and reliability diagram."),
     ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the report if there is one.")] = False,
     model: OtherEncoder = None,
 ) -> None:
-    """Say how good a classifier is on labelled sentences: accuracy, log-loss, calibration, each class."""
+    """Say how good a classifier is on labelled sentences: accuracy, log-loss, calibration, each class.
+
+    Labels are compared as texts, so a CSV file will do for a classifier whose classes are numbers.
+    """
     from sen2pro.cli.classify import run_evaluate
 
-    run_evaluate(folder, data, column=column, label=label_column, output=output, model=model)
+    run_evaluate(folder, data, column=column, label=label_column, output=output, overwrite=overwrite, model=model)
 
 
 def main() -> None:

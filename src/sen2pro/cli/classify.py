@@ -4,27 +4,101 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 import os
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from rich.console import Console
 
 from sen2pro.cli.inputs import Record, Source
-from sen2pro.cli.options import notes, parse_samples, quiet, report
+from sen2pro.cli.options import notes, parse_samples, quiet, report, together
 from sen2pro.errors import Sen2ProError, one_of
+from sen2pro.progress import progress
 
 if TYPE_CHECKING:
     from sen2pro.classification import Sen2ProClassifier
+    from sen2pro.classification.choosing import Choice
+    from sen2pro.gaussian import Array64
 
 _CHUNK = 256  # sentences in memory at once
 _FORMATS = (".csv", ".tsv", ".jsonl")
 
 
-class _WholeSource(Source):
-    """Sentences of which none may be passed over: each has a label, or gets one."""
+class Label(NamedTuple):
+    """A label, and where it stands first."""
+
+    value: str | int
+    place: str
+
+
+class LabelledSource(Source):
+    """Sentences with their labels, which stand as texts in the place of ids.
+
+    `labels` has each label that was read, by its text. They are texts in CSV and TSV, without the space around them;
+    JSONL and Parquet may also have whole numbers and truth values.
+    """
+
+    _id_option = "--label-column"
+
+    def __init__(self, path: str, column: str | None, label: str) -> None:
+        super().__init__(path, column, label)
+        self.labels: dict[str, Label] = {}
+
+    def read(self) -> tuple[list[str], list[str | int]]:
+        """Return all sentences and their labels."""
+        records = list(self)
+        if not records:
+            raise nothing_in(self)
+        return [record.text for record in records], [self.labels[str(record.id)].value for record in records]
+
+    def check_classes(self, labels: Sequence[str | int], *, choose: bool) -> None:
+        """Refuse labels from which nothing can be learned: one class, or one example where settings are chosen."""
+        counts = Counter(map(str, labels))
+        if len(counts) < 2:
+            raise self._wrong("", f"all {len(labels)} labels are {labels[0]!r}; it takes two classes to tell apart")
+        single = [self.labels[name] for name, count in counts.items() if count == 1]
+        if choose and single:
+            others = f" (also: {_named(single[1:])})" if single[1:] else ""
+            raise self._wrong(
+                single[0].place,
+                f"class {single[0].value!r} has one example{others}; settings are chosen by cross-validation, which "
+                "takes at least 2 of each class: add one, leave the class out, or give a file to choose by with "
+                "--validation",
+            )
+
+    def check_known(self, classes: Collection[str]) -> None:
+        """Refuse labels that are none of the classes."""
+        unknown = [label for name, label in self.labels.items() if name not in classes]
+        if unknown:
+            others = f" (also: {_named(unknown[1:])})" if unknown[1:] else ""
+            known = _named([Label(name, "") for name in classes])
+            raise self._wrong(
+                unknown[0].place,
+                f"label {unknown[0].value!r} was never seen in training{others}; the classes are: {known}. Correct it, "
+                "leave such rows out, or train with examples of it",
+            )
+
+    def _from_row(self, place: str, row: dict[str, Any]) -> Record:
+        self._column(list(row), place)
+        name = str(self.id_column)
+        label = row[name].strip() if isinstance(row[name], str) else row[name]
+        if label is None or label == "":
+            raise self._wrong(place, f"there is no label in column {name!r}; leave the row out")
+        if not isinstance(label, (str, int)):
+            raise self._wrong(place, f"the label is neither a text nor a whole number but {label!r}")
+        first = next(iter(self.labels.values()), Label(label, place))
+        if type(label) is not type(first.value):
+            raise self._wrong(
+                place,
+                f"labels of mixed types: {label!r} here, {first.value!r} on {first.place}; turn all into texts or all "
+                "into whole numbers",
+            )
+        self.labels.setdefault(str(label), Label(label, place))
+        return super()._from_row(place, {**row, name: label})
 
     def _record(self, place: str, text: Any, id: str | None) -> Record:
         if isinstance(text, str) and not text.strip():
@@ -32,32 +106,14 @@ class _WholeSource(Source):
         return super()._record(place, text, id)
 
 
-class LabelledSource(_WholeSource):
-    """Sentences with their labels, which are kept as texts in the place of ids."""
-
-    _kind: type | None = None
-
-    def _from_row(self, place: str, row: dict[str, Any]) -> Record:
-        label = row.get(str(self.id_column))
-        self._column(list(row))  # says so if either column is missing
-        if label is None or (isinstance(label, str) and not label.strip()):
-            raise self._wrong(place, f"there is no label in column {self.id_column!r}; leave the row out")
-        if not isinstance(label, (str, int)):
-            raise self._wrong(place, f"the label is neither a text nor a whole number but {label!r}")
-        self._kind = self._kind or type(label)
-        if type(label) is not self._kind:
-            raise self._wrong(
-                place, f"labels of mixed types: {label!r} is {type(label).__name__}, those before {self._kind.__name__}"
-            )
-        return super()._from_row(place, row)
+def nothing_in(source: Source) -> Sen2ProError:
+    """Return the error for a file without sentences."""
+    return Sen2ProError(f"there are no sentences in {'standard input' if source.path == '-' else source.path}")
 
 
-def read_labelled(path: str, column: str | None, label: str) -> tuple[list[str], list[str]]:
-    """Return the sentences and labels of a file."""
-    records = list(LabelledSource(path, column, label))
-    if not records:
-        raise Sen2ProError(f"there are no sentences in {path}")
-    return [record.text for record in records], [str(record.id) for record in records]
+def _named(labels: Sequence[Label], most: int = 10) -> str:
+    shown = ", ".join(repr(label.value) for label in labels[:most])
+    return shown if len(labels) <= most else f"{shown} and {len(labels) - most} more"
 
 
 def run_train(
@@ -68,41 +124,100 @@ def run_train(
     label: str,
     validation: str | None,
     finetune: bool,
+    epochs: int | None,
     settings: dict[str, Any],
 ) -> None:
     """Train on `data`, save to the folder `output`; all that can be wrong with either is said before the work."""
-    from sen2pro.classification import FineTuning, Sen2ProClassifier, evaluate
-
     folder = Path(output)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise Sen2ProError(f"{folder} is not an empty folder; name a new one for the classifier")
-    texts, labels = read_labelled(data, column, label)
-    held_out = read_labelled(validation, column, label) if validation else None
-    quiet()
+    if settings["C"] is not None and not 0 < settings["C"] < math.inf:
+        raise Sen2ProError(f"--C is a number above 0, not {settings['C']:g}; leave it out to have it chosen")
+    if epochs is not None and not finetune:
+        raise Sen2ProError("--epochs is for the training of the encoder; give --finetune too, or leave it out")
     settings["samples"] = parse_samples(settings["samples"])
+    source = LabelledSource(data, column, label)
+    texts, labels = source.read()
+    source.check_classes(labels, choose=validation is None)
+    held_out = _read_validation(validation, column, label, source.labels) if validation else None
+    from sen2pro.classification import FineTuning, Sen2ProClassifier, evaluate
+
+    quiet()
     # The checkpoints go beside the folder: a killed run can be started again as it was.
-    training = FineTuning(checkpoints=f"{folder}.checkpoints") if finetune else False
+    checkpoints = Path(f"{folder}.checkpoints")
+    how = {} if epochs is None else {"epochs": epochs}
+    training = FineTuning(checkpoints=str(checkpoints), **how) if finetune else False
     with notes() as gathered:
         classifier = Sen2ProClassifier(**settings, finetune=training).fit(texts, labels, validation=held_out)
     classifier.save(folder)
+    if finetune:
+        _forget(checkpoints)
     console = Console()
-    choice = classifier.choice_
+    by = "on the validation file" if validation else "on a part of the sentences" if finetune else "by cross-validation"
     console.print(
         f"{len(texts)} sentences, {len(classifier.classes_)} classes -> {folder}\n"
-        f"chosen: features {choice.features}, head {choice.head}, C {choice.C:g}, temperature "
-        f"{choice.temperature:.3g}; log-loss {choice.log_loss:.4f} on sentences not trained on",
+        f"settings, chosen {by} where not given:\n{_explained(classifier.choice_)}\n"
+        f"log-loss {classifier.choice_.log_loss:.4f} on sentences not trained on (0 is best, guessing has "
+        f"{math.log(len(classifier.classes_)):.4f})",
         markup=False, highlight=False, soft_wrap=True,
     )  # fmt: skip
     if held_out is not None:
-        from sen2pro.classification.labels import check_labels, to_numbers
-
-        truth = to_numbers(check_labels(held_out[1], len(held_out[1])), classifier.classes_)
-        scores = evaluate(classifier.predict_proba(held_out[0]), truth)
+        numbers = {name: i for i, name in enumerate(classifier.classes_.tolist())}
+        scores = evaluate(classifier.predict_proba(held_out[0]), [numbers[name] for name in held_out[1]])
         console.print(f"accuracy on the validation set: {scores.accuracy:.4f} of {scores.n}", highlight=False)
     report(gathered, classifier.signature_)
 
 
-def run_predict(folder: str, input: str, output: str, *, column: str | None, model: str | None) -> None:
+def _read_validation(
+    path: str, column: str | None, label: str, classes: dict[str, Label]
+) -> tuple[list[str], list[str | int]]:
+    """Return the sentences to choose by, with labels of the kind that those to train on have."""
+    source = LabelledSource(path, column, label)
+    texts, labels = source.read()
+    source.check_known(classes)
+    return texts, [classes[str(name)].value for name in labels]
+
+
+_MEANING = {
+    "mean": "the centre of each sentence's distribution",
+    "mean+variance": "centre and spread of each sentence's distribution",
+    "expected": "trained on average over each distribution, in closed form",
+    "sampled": "trained on samples of each distribution",
+    "fine-tuned": "trained together with the encoder",
+}
+
+
+def _explained(choice: Choice) -> str:
+    """Say what was chosen, a line each, and what it is."""
+    lines = [
+        (f"features {choice.features}", _MEANING[choice.features]),
+        (f"head {choice.head}", _MEANING[choice.head]),
+        (f"C {choice.C:g}", "the smaller, the stronger the regularisation"),
+        (f"temperature {choice.temperature:.3g}", "factor on the weights: the greater, the surer the probabilities"),
+    ]
+    return "\n".join(f"  {what:<24}{meaning}" for what, meaning in lines)
+
+
+def _forget(checkpoints: Path) -> None:
+    """Delete what it would have taken to go on; what somebody else put there stays."""
+    from sen2pro.classification.checkpoints import FILE
+
+    (checkpoints / FILE).unlink(missing_ok=True)
+    if not any(checkpoints.iterdir()):
+        checkpoints.rmdir()
+
+
+def run_predict(
+    folder: str,
+    input: str,
+    output: str,
+    *,
+    column: str | None,
+    id_column: str | None,
+    skip_blank: bool,
+    overwrite: bool,
+    model: str | None,
+) -> None:
     """Write the class of each sentence of `input`, with its probability, to a table or JSONL file."""
     path = Path(output)
     one_of("file suffix", path.suffix.lower(), _FORMATS)
@@ -110,19 +225,25 @@ def run_predict(folder: str, input: str, output: str, *, column: str | None, mod
         raise Sen2ProError(f"there is no folder {path.parent}")
     if path.exists() and Path(input).exists() and path.samefile(input):
         raise Sen2ProError(f"{path} is the file to be read; give another name for the classes")
-    source = _WholeSource(input, column)
-    source.count()
+    if path.exists() and not overwrite:
+        raise Sen2ProError(f"{path} exists; pass --overwrite to replace it")
+    source = Source(input, column, id_column, skip_blank=skip_blank)
+    number = source.count()
+    if number == 0:
+        raise nothing_in(source)
     quiet()
     classifier = _load(folder, model)
     total = 0
-    with notes() as gathered, _writer(path, [str(name) for name in classifier.classes_]) as put:
-        for chunk in source.chunks(_CHUNK):
-            texts = [record.text for record in chunk]
-            for text, row in zip(texts, classifier.predict_proba(texts), strict=True):
-                put(text, row.tolist())
-            total += len(texts)
-    Console().print(f"{total} sentence{'s' * (total != 1)} -> {output}", markup=False, highlight=False)
-    report(gathered, classifier.signature_)
+    with notes() as gathered, _writer(path, classifier.classes_.tolist(), id_column is not None) as put:
+        for chunk, probabilities in _predicted(classifier, source, number):
+            for record, row in zip(chunk, probabilities.tolist(), strict=True):
+                put(record, row)
+            total += len(chunk)
+        if total == 0:
+            raise nothing_in(source)
+    console = Console()
+    console.print(f"{total} sentence{'s' * (total != 1)} -> {output}", markup=False, highlight=False, soft_wrap=True)
+    report(together(gathered, total), classifier.signature_)
 
 
 def _load(folder: str, model: str | None) -> Sen2ProClassifier:
@@ -131,62 +252,100 @@ def _load(folder: str, model: str | None) -> Sen2ProClassifier:
     return Sen2ProClassifier.load(folder, model=model)
 
 
+def _predicted(
+    classifier: Sen2ProClassifier, source: Source, number: int | None
+) -> Iterator[tuple[list[Record], Array64]]:
+    """Yield sentences, not more at once than fit in memory, with the probabilities of their classes."""
+    with progress(number, None, unit="sentences") as advance:
+        for chunk in source.chunks(_CHUNK):
+            yield chunk, classifier.predict_proba([record.text for record in chunk], show_progress_bar=False)
+            advance(len(chunk))
+
+
+_Put = Callable[[Record, list[float]], None]
+
+
 @contextmanager
-def _writer(path: Path, classes: list[str]) -> Iterator[Callable[[str, list[float]], None]]:
+def _writer(path: Path, classes: list[Any], ids: bool) -> Iterator[_Put]:
     """Give a function that writes a sentence and its probabilities; the file appears when all is written."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    suffix = path.suffix.lower()
     try:
         with temporary.open("w", encoding="utf-8", newline="") as file:
-            yield (
-                _jsonl(file, classes) if path.suffix.lower() == ".jsonl" else _table(file, path.suffix.lower(), classes)
-            )
+            yield _jsonl(file, classes) if suffix == ".jsonl" else _table(file, suffix, classes, ids)
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
 
 
-def _jsonl(file: IO[str], classes: list[str]) -> Callable[[str, list[float]], None]:
-    def put(text: str, row: list[float]) -> None:
+def _jsonl(file: IO[str], classes: list[Any]) -> _Put:
+    def put(record: Record, row: list[float]) -> None:
         best = max(range(len(row)), key=row.__getitem__)
         every = {name: round(p, 6) for name, p in zip(classes, row, strict=True)}
-        found = {"text": text, "label": classes[best], "probability": every[classes[best]], "probabilities": every}
+        found = {
+            **({} if record.id is None else {"id": record.id}), "text": record.text, "label": classes[best],
+            "probability": every[classes[best]], "probabilities": every,
+        }  # fmt: skip
         file.write(json.dumps(found, ensure_ascii=False) + "\n")
 
     return put
 
 
-def _table(file: IO[str], suffix: str, classes: list[str]) -> Callable[[str, list[float]], None]:
-    tabs = suffix == ".tsv"
-    writer = csv.writer(file, delimiter="\t" if tabs else ",", lineterminator="\n")
-    writer.writerow(["text", "label", "probability"])
+def _table(file: IO[str], suffix: str, classes: list[Any], ids: bool) -> _Put:
+    writer = csv.writer(file, delimiter="\t" if suffix == ".tsv" else ",", lineterminator="\n")
+    writer.writerow([*(["id"] if ids else []), "text", "label", "probability"])
 
-    def put(text: str, row: list[float]) -> None:
+    def put(record: Record, row: list[float]) -> None:
         best = max(range(len(row)), key=row.__getitem__)
-        writer.writerow([" ".join(text.split()) if tabs else text, classes[best], f"{row[best]:.6f}"])
+        writer.writerow([*([record.id] if ids else []), record.text, classes[best], f"{row[best]:.6f}"])
 
     return put
 
 
 def run_evaluate(
-    folder: str, data: str, *, column: str | None, label: str, output: str | None, model: str | None
+    folder: str,
+    data: str,
+    *,
+    column: str | None,
+    label: str,
+    output: str | None,
+    overwrite: bool,
+    model: str | None,
 ) -> None:
     """Print how good a classifier is on labelled sentences; a folder gets the pictures too."""
-    from sen2pro.classification.labels import check_labels, to_numbers
+    if output is not None and Path(output).exists() and not Path(output).is_dir():
+        raise Sen2ProError(f"{output} is not a folder")
+    if output is not None and (Path(output) / "classification.json").exists() and not overwrite:
+        raise Sen2ProError(f"there is a report in {output} already; pass --overwrite to replace it")
+    source = LabelledSource(data, column, label)
+    number = source.count()
+    if number == 0:
+        raise nothing_in(source)
+    quiet()
+    import numpy as np
+
     from sen2pro.classification.report import evaluate_on, write
     from sen2pro.evaluation.report import print_result
 
-    texts, labels = read_labelled(data, column, label)
-    quiet()
     classifier = _load(folder, model)
-    names = classifier.classes_.astype(str)
-    truth = to_numbers(check_labels(labels, len(texts)), names)
+    names = [str(name) for name in classifier.classes_.tolist()]
+    numbers = {name: i for i, name in enumerate(names)}
+    source.check_known(numbers)
+    truth: list[int] = []
+    parts: list[Array64] = []
     with notes() as gathered:
-        probabilities = classifier.predict_proba(texts)
+        for chunk, probabilities in _predicted(classifier, source, number):
+            source.check_known(numbers)  # of what can be read but once, they are seen only now
+            truth += [numbers[str(record.id)] for record in chunk]
+            parts.append(probabilities)
+    if not parts:
+        raise nothing_in(source)
     result = evaluate_on(
-        probabilities, truth, names.tolist(), signature=str(classifier.signature_), pictures=output is not None
-    )
-    result.notes += list(dict.fromkeys(map(str, gathered)))
+        np.concatenate(parts), np.array(truth), names, signature=str(classifier.signature_),
+        name=f"{Path(folder).resolve().name} on {Path(data).name}", pictures=output is not None,
+    )  # fmt: skip
+    result.notes += list(dict.fromkeys(map(str, together(gathered, len(truth)))))
     print_result(result, Console())
     if output is not None:
         write(result, output)
-        Console().print(f"written to {output}", markup=False, highlight=False)
+        Console().print(f"written to {output}", markup=False, highlight=False, soft_wrap=True)

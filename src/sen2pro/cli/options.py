@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sen2pro.errors import Sen2ProError, Sen2ProWarning
+from sen2pro.errors import Sen2ProError, Sen2ProWarning, TruncationWarning
 
 if TYPE_CHECKING:
     from sen2pro.gaussian import Gaussian
@@ -81,6 +81,13 @@ def notes() -> Iterator[list[Sen2ProWarning]]:
             yield gathered
         finally:
             gathered.extend(w.message for w in caught if isinstance(w.message, Sen2ProWarning))
+
+
+def together(gathered: list[Sen2ProWarning], total: int) -> list[Sen2ProWarning]:
+    """Count the sentences that were cut, over all chunks of a file, in one warning."""
+    cut = [note for note in gathered if isinstance(note, TruncationWarning)]
+    others = [note for note in gathered if not isinstance(note, TruncationWarning)]
+    return [*others, *(TruncationWarning(sum(note.count for note in cut), total, one.limit) for one in cut[:1])]
 
 
 def need_head(model: Sen2Pro) -> None:
