@@ -1,5 +1,6 @@
 """Fine-tuning through the reparameterised sample, end to end on a tiny BERT."""
 
+import copy
 from dataclasses import replace
 
 import numpy as np
@@ -9,14 +10,15 @@ from sklearn.base import clone
 
 from sen2pro import Gaussian, Sen2Pro
 from sen2pro.classification import FineTuning, Sen2ProClassifier
-from sen2pro.classification.finetune import Part, Trainer
+from sen2pro.classification import finetune as module
+from sen2pro.classification.finetune import Part, Trainer, _batches, _split, pair_loss
 from sen2pro.errors import Sen2ProError
 
 SUBJECTS, VERBS = ("the man", "a woman", "the dog", "a cat"), ("runs", "eats", "plays", "sees")
 # The class is a word that a random encoder does not put first: only training can.
 TEXTS = [f"{s} {v} {end}" for s in SUBJECTS for v in VERBS for end in ("today", "tomorrow")]
 LABELS = [text.split()[-1] for text in TEXTS]
-QUICK = FineTuning(epochs=3, batch_size=8, accumulate=2, passes=2, encoder_rate=1e-3, head_rate=1e-2)
+QUICK = FineTuning(epochs=3, batch_size=16, passes=2, rate=1e-3)
 
 
 def fitted(model, settings=QUICK, **changes):
@@ -32,24 +34,45 @@ def weights_of(model):
     return {name: tensor.clone() for name, tensor in model.encoder.network.state_dict().items()}
 
 
-def test_the_gradient_reaches_the_encoder_through_mean_and_spread(tiny):
-    model = Sen2ProClassifier(tiny).fit(TEXTS, LABELS)
-    trainer = Trainer(tiny, model.scaling_, model.weights_, QUICK, seed=0)
-    mean, variance = trainer._moments(TEXTS[:4], seed=0, gradient=True)
-    first = tiny.encoder.network.embeddings.word_embeddings.weight
-    for moment in (mean, variance):
-        (gradient,) = torch.autograd.grad(moment.square().sum(), first, retain_graph=True)
-        assert gradient.abs().sum() > 0
+def own(tiny, **settings):
+    """Return a copy of the model that a test may train."""
+    return Sen2Pro(copy.deepcopy(tiny.encoder.source), tokenizer=tiny.encoder.tokenizer, **settings)
 
 
-def test_moments_are_those_of_encoding_with_as_many_samples(tiny):
-    few = Sen2Pro(tiny.encoder.source, tokenizer=tiny.encoder.tokenizer, samples=2, seed=5)
-    model = Sen2ProClassifier(tiny).fit(TEXTS, LABELS)
-    trainer = Trainer(few, model.scaling_, model.weights_, QUICK, seed=0)
-    mean, variance = trainer._moments(TEXTS, seed=5, gradient=False)
-    expected = few.encode(TEXTS)
-    assert mean.numpy() == pytest.approx(expected.mean, abs=1e-5)
-    assert variance.numpy() == pytest.approx(expected.variance, abs=1e-5)
+def test_the_loss_draws_a_class_together_and_others_apart():
+    vectors = torch.tensor([[1.0, 0.1], [1.0, -0.1], [0.1, 1.0], [-0.1, 1.0]])
+    good, poor = (pair_loss(vectors, torch.tensor(labels)).item() for labels in ([0, 0, 1, 1], [0, 1, 0, 1]))
+    assert good < 0.05 < 0.5 < poor
+    assert pair_loss(7 * vectors, torch.tensor([0, 0, 1, 1])).item() == pytest.approx(good)  # lengths do not count
+    assert torch.isfinite(pair_loss(vectors, torch.tensor([0, 0, 0, 0])))  # a batch without different classes
+    assert torch.isfinite(pair_loss(vectors, torch.tensor([0, 1, 2, 3])))  # or without pairs of one
+
+
+def test_samples_are_those_of_encoding_and_the_gradient_reaches_the_encoder(tiny):
+    model = own(tiny, samples=2, seed=5)
+    trainer = Trainer(model, QUICK, seed=0)
+    expected = model.encode_sources(TEXTS)
+    first = model.encoder.network.embeddings.word_embeddings.weight
+    for source in ("model", "data"):
+        samples = trainer.samples(TEXTS, source, seed=5)
+        assert samples.mean(dim=0).detach().numpy() == pytest.approx(expected[source].mean, abs=1e-5)
+        variance = samples.var(dim=0, unbiased=False)
+        assert variance.detach().numpy() == pytest.approx(expected[source].variance, abs=1e-5)
+        for moment in (samples.mean(dim=0), variance):
+            (gradient,) = torch.autograd.grad(moment.square().sum(), first, retain_graph=True)
+            assert gradient.abs().sum() > 0
+
+
+def test_what_is_compared_are_reparameterised_samples(tiny, monkeypatch):
+    model, seen = own(tiny), []
+    trainer = Trainer(model, QUICK, seed=0)
+    monkeypatch.setattr(module, "pair_loss", lambda vectors, labels: seen.append(vectors) or vectors.sum())
+    for number in (0, 2):  # even steps: dropout
+        trainer._batch_loss(Part(TEXTS, np.zeros(32, np.int64)), [0, number, 0])
+        seed = int(np.random.default_rng([0, number, 0]).integers(1 << 30))
+        samples = trainer.samples(TEXTS, "model", seed)
+        away = (seen[-1] - samples.mean(dim=0)) / samples.std(dim=0, unbiased=False)
+        assert away.std().item() == pytest.approx(1, abs=0.05)  # standard normal
 
 
 def test_training_beats_the_frozen_encoder_and_leaves_the_users_model_alone(tiny):
@@ -59,12 +82,58 @@ def test_training_beats_the_frozen_encoder_and_leaves_the_users_model_alone(tiny
                        .swapaxes(0, 1).reshape(2, -1))  # fmt: skip
     before = weights_of(tiny)
     frozen = Sen2ProClassifier(tiny, features="mean").fit(*train, validation=held_out)
-    settings = FineTuning(epochs=30, patience=30, batch_size=16, accumulate=1, passes=2, encoder_rate=1e-2)
+    settings = FineTuning(epochs=15, patience=15, batch_size=16, rate=3e-3)
     trained = Sen2ProClassifier(tiny, finetune=settings).fit(*train, validation=held_out, show_progress_bar=False)
     assert trained.score(*train) > frozen.score(*train)
     assert trained.choice_.log_loss < frozen.choice_.log_loss - 0.1
     assert trained.encoder is not tiny
     assert all(torch.equal(before[name], tensor) for name, tensor in weights_of(tiny).items())
+
+
+def test_predictions_take_one_pass_unless_sampling_is_asked_for(trained, tiny):
+    assert trained.encoder.method == "one-pass"
+    sampled = fitted(tiny, replace(QUICK, epochs=1), method="sampling")
+    assert sampled.encoder.method == "sampling"
+    assert sampled.encoder.samples == tiny.samples
+
+
+def test_with_too_few_different_sentences_for_one_pass_it_samples(tiny, monkeypatch):
+    monkeypatch.setattr(module, "edit", lambda text, *others: text)
+    assert fitted(tiny, replace(QUICK, epochs=1)).encoder.method == "sampling"
+
+
+def test_a_single_step_changes_the_encoder(tiny, monkeypatch):
+    monkeypatch.setattr(module, "_FEWEST_STEPS", 1)
+    model = own(tiny)
+    before = weights_of(model)
+    trainer = Trainer(model, replace(QUICK, epochs=1, batch_size=32), seed=0)
+    trainer._epoch(0, 1, Part(TEXTS, np.arange(32) % 2), lambda done: None)
+    assert any(not torch.equal(before[name], tensor) for name, tensor in weights_of(model).items())
+
+
+def test_the_rate_rises_during_the_warm_up_and_stays(tiny):
+    trainer = Trainer(own(tiny), replace(QUICK, warm_up=3, rate=0.4), seed=0)
+    rates = []
+    for number in range(6):
+        trainer._set_rate(number)
+        rates.append(trainer.optimizer.param_groups[0]["lr"])
+    assert rates == pytest.approx([0.1, 0.2, 0.3, 0.4, 0.4, 0.4])
+
+
+def test_batches_hold_pairs_of_a_class_and_all_sentences_in_turn():
+    labels = np.repeat(np.arange(10), 8)
+    batches = list(_batches(labels, 16, 5, np.random.default_rng(0)))
+    assert sorted(np.concatenate(batches)) == list(range(80))  # five batches of 16: each row once
+    assert all(np.bincount(labels[batch]).max() >= 4 for batch in batches)
+    small = list(_batches(labels[:8], 16, 2, np.random.default_rng(0)))
+    assert [sorted(batch) for batch in small] == [list(range(8))] * 2
+
+
+def test_some_of_each_class_are_held_out():
+    train, judges = _split(Part(TEXTS, np.repeat([0, 1, 2], [20, 10, 2])), 0.2, seed=0)
+    assert np.bincount(judges.labels).tolist() == [4, 2, 1]
+    assert np.bincount(train.labels).tolist() == [16, 8, 1]
+    assert not set(train.texts) & set(judges.texts)
 
 
 def test_the_same_seed_repeats_exactly(trained, tiny):
@@ -100,35 +169,59 @@ def test_a_checkpoint_of_another_run_is_refused(tiny, tmp_path):
     settings = replace(QUICK, epochs=1, checkpoints=str(tmp_path))
     fitted(tiny, settings)
     with pytest.raises(Sen2ProError, match="belongs to a run with other data"):
-        fitted(tiny, replace(settings, head_rate=0.5))
+        fitted(tiny, replace(settings, rate=0.5))
     next(tmp_path.iterdir()).write_bytes(b"broken")
     with pytest.raises(Sen2ProError, match="cannot be read"):
         fitted(tiny, settings)
 
 
-def test_training_stops_when_the_validation_part_no_longer_gains(tiny, monkeypatch):
-    monkeypatch.setattr(Trainer, "loss", lambda self, part: 1.0)
-    done = []
-    monkeypatch.setattr(Trainer, "_epoch", lambda self, number, *others: done.append(number))
-    fitted(tiny, replace(QUICK, epochs=50, patience=2))
-    assert done == [0, 1]
+def test_training_stops_without_a_gain_and_the_best_epoch_is_kept(tiny, monkeypatch):
+    losses, kept, done = iter([3.0, 1.0, 2.0, 2.0, 0.0]), [], []
+    model, epoch = own(tiny), Trainer._epoch
+
+    def watched(self, number, *others):
+        epoch(self, number, *others)
+        kept.append(weights_of(model))
+        done.append(number)
+
+    monkeypatch.setattr(Trainer, "loss", lambda self, *parts: next(losses))
+    monkeypatch.setattr(Trainer, "_epoch", watched)
+    part = Part(TEXTS, np.arange(32) % 2)
+    Trainer(model, replace(QUICK, epochs=50, patience=2), seed=0).run(part, part, 2, show=False)
+    assert done == [0, 1, 2]
+    assert all(torch.equal(kept[0][name], tensor) for name, tensor in weights_of(model).items())
+    assert any(not torch.equal(kept[2][name], tensor) for name, tensor in kept[0].items())
 
 
-def test_accumulated_batches_make_the_same_step_as_one_large_batch(tiny):
-    # Dropout and edits are keyed by batch, so plain vectors stand in for the samples here.
-    steps = []
-    model = Sen2ProClassifier(tiny).fit(TEXTS, LABELS)
-    for size, accumulate in ((8, 2), (16, 1)):
-        settings = replace(QUICK, batch_size=size, accumulate=accumulate)
-        trainer = Trainer(tiny, model.scaling_, model.weights_, settings, seed=0)
-        trainer._moments = lambda texts, seed, gradient: (
-            torch.tensor(tiny.sen2vec(texts)), torch.zeros(len(texts), tiny.dim)
+def test_accumulated_batches_make_the_mean_of_their_gradients(tiny):
+    gradients = []
+    for accumulate in (1, 2):
+        model = own(tiny)
+        trainer = Trainer(model, replace(QUICK, batch_size=8, accumulate=accumulate), seed=0)
+        # The same two batches, apart and in one step; a step that only looks at the gradient.
+        made = []
+        first = model.encoder.network.embeddings.word_embeddings.weight
+        trainer.optimizer.step = lambda made=made, first=first: made.append(first.grad.clone())
+        trainer._batch_loss = lambda batch, key, trainer=trainer: pair_loss(
+            trainer.samples(batch.texts, "model", 0).mean(dim=0), torch.from_numpy(batch.labels)
         )  # fmt: skip
-        before = trainer.weights().matrix
-        trainer._epoch(0, 1, Part(TEXTS[:16], np.arange(16) % 2), lambda done: None)
-        steps.append(trainer.weights().matrix - before)
-    assert np.abs(steps[0]).max() > 1e-4
-    assert steps[0] == pytest.approx(steps[1], abs=1e-6)
+        module.nn.utils.clip_grad_norm_, clip = lambda *given: None, module.nn.utils.clip_grad_norm_
+        try:
+            trainer._epoch(0, 2 // accumulate, Part(TEXTS[:16], np.arange(16) % 2), lambda done: None)
+        finally:
+            module.nn.utils.clip_grad_norm_ = clip
+        gradients.append(made)
+    assert gradients[1][0] == pytest.approx((gradients[0][0] + gradients[0][1]) / 2, abs=1e-6)
+
+
+def test_probabilities_are_scaled_by_the_temperature_that_was_chosen(tiny, monkeypatch):
+    validation = (TEXTS[16:], LABELS[16:])
+    settings = replace(QUICK, epochs=1)
+    classifier = Sen2ProClassifier(tiny, finetune=settings).fit(TEXTS[:16], LABELS[:16], validation=validation)
+    truth = np.array([classifier.classes_.tolist().index(label) for label in validation[1]])
+    found = -np.log(classifier.predict_proba(validation[0])[np.arange(16), truth]).mean()
+    doubt = 1 / 18  # as if one more row had been of any class
+    assert found == pytest.approx(classifier.choice_.log_loss, abs=doubt)
 
 
 def test_a_fine_tuned_classifier_is_saved_with_its_encoder(trained, tmp_path):
@@ -136,17 +229,36 @@ def test_a_fine_tuned_classifier_is_saved_with_its_encoder(trained, tmp_path):
     loaded = Sen2ProClassifier.load(tmp_path / "saved")
     assert np.array_equal(loaded.predict(TEXTS), trained.predict(TEXTS))
     assert loaded.predict_proba(TEXTS) == pytest.approx(trained.predict_proba(TEXTS), abs=1e-6)
-    assert clone(loaded).get_params()["finetune"] is True
+    assert loaded.encoder.method == "one-pass"
+    assert clone(loaded).get_params()["finetune"]
 
 
-def test_a_validation_set_may_be_given(tiny):
-    classifier = Sen2ProClassifier(tiny, finetune=replace(QUICK, epochs=1))
-    classifier.fit(TEXTS[:16], LABELS[:16], validation=(TEXTS[16:], LABELS[16:]))
-    assert classifier.predict(TEXTS).shape == (32,)
+def test_the_settings_of_the_users_model_are_kept(tiny):
+    model = own(tiny, samples=(3, 4), uncertainty="data", vocabulary=["dog", "cat"], seed=3)
+    encoder = fitted(model, replace(QUICK, epochs=1), method="sampling").encoder
+    assert (encoder.uncertainty, encoder.vocabulary, encoder.seed) == ("data", ["dog", "cat"], 3)
+    assert encoder.samples["data"] == 4
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"epochs": 0}, "epochs of FineTuning must be a whole number of at least 1, not 0"),
+        ({"epochs": "a"}, "epochs of FineTuning must be a whole number"),
+        ({"batch_size": 1}, "batch_size of FineTuning must be a whole number of at least 2"),
+        ({"passes": 1}, "passes of FineTuning must be a whole number of at least 2"),
+        ({"patience": True}, "patience of FineTuning must be a whole number"),
+        ({"held_out": 2.0}, "held_out of FineTuning must be a number from 0 to 0.9, not 2.0"),
+        ({"rate": "fast"}, "rate of FineTuning must be a number from 0 to 1"),
+    ],
+)
+def test_wrong_settings_are_named(settings, message):
+    with pytest.raises(Sen2ProError, match=message):
+        FineTuning(**settings)
 
 
 def test_what_cannot_be_trained_is_refused(tiny):
     with pytest.raises(Sen2ProError, match="takes the sentences, not their Gaussians"):
         Sen2ProClassifier(tiny, finetune=True).fit(Gaussian(np.eye(4), np.eye(4)), [0, 0, 1, 1])
-    with pytest.raises(Sen2ProError, match="use 'sampling'"):
-        Sen2ProClassifier(tiny, finetune=True, method="one-pass").fit(TEXTS, LABELS)
+    with pytest.raises(Sen2ProError, match="use 'auto' or 'sampling'"):
+        Sen2ProClassifier(tiny, finetune=True, method="shrinkage").fit(TEXTS, LABELS)

@@ -9,6 +9,7 @@ from small_data import write_classification
 from typer.testing import CliRunner
 
 from sen2pro import Sen2Pro
+from sen2pro.classification import FineTuning
 from sen2pro.classification.baselines import PENALTIES, augmented, logistic_regression, setfit
 from sen2pro.cli.app import app
 from sen2pro.errors import Sen2ProError
@@ -17,7 +18,7 @@ from sen2pro.evaluation import paper
 from sen2pro.evaluation.data import CLASSIFICATION_SETS, DataMissing
 from sen2pro.evaluation.lab import Lab
 from sen2pro.evaluation.reproduce import classification, reproduce
-from sen2pro.evaluation.reproduce.classification import PLAIN, POINT, SEN2VEC, Task, TooMany, cut, few
+from sen2pro.evaluation.reproduce.classification import PLAIN, POINT, SEN2VEC, SETFIT, TUNED, Task, TooMany, cut, few
 from sen2pro.evaluation.reproduce.sampled_texts import curves, roots, t8_line
 from sen2pro.evaluation.store import Store
 
@@ -101,20 +102,27 @@ def test_what_would_take_too_long_is_left_out_and_said(lab, monkeypatch):
     assert ablation == {"AG News": PLAIN, "IMDB": SEN2VEC}
 
 
-def test_setfit_is_trained_once_and_then_kept(lab, monkeypatch):
-    task, calls = Task(lab, "imdb"), []
+def test_what_trains_the_encoder_is_trained_once_and_compared(lab, monkeypatch):
+    calls = []
 
     def trained(model, sentences, labels, test, *, seed):
         calls.append((len(sentences), seed))
-        return np.full((len(test), 2), 0.5)
+        return np.full((len(test), int(labels.max()) + 1), 1 / (labels.max() + 1))  # the first class for all
 
     monkeypatch.setattr(classification, "setfit", trained)
     monkeypatch.setattr(classification, "setfit_name", lambda: "setfit")
-    for seed in (0, 1, 0):
-        assert task.setfit(10, seed).shape == (16, 2)
-    assert calls == [(20, 0), (20, 1)]
+    monkeypatch.setattr(classification, "FineTuning", lambda: FineTuning(epochs=1))
+    lab.finetune = lab.setfit = True
+    first = reproduce("T1", lab)
+    again = reproduce("T1", lab)
+    assert calls == [(40, 0), (40, 1), (20, 0), (20, 1)]
+    assert [grid.rows for grid in first.grids] == [grid.rows for grid in again.grids]
+    assert [row[:3] for row in first.grids[1].rows] == [["AG News", "10", SETFIT], ["IMDB", "10", SETFIT]]
+    measured = {(n["set"], n["system"]): n for n in first.numbers if "system" in n}
+    assert measured["AG News", SETFIT]["accuracy"] == 25
+    assert measured["AG News", TUNED]["accuracy"] > 25
     with pytest.raises(TooMany, match="up to 16 examples"):
-        task.setfit(200, 0)
+        Task(lab, "imdb").setfit(200, 0)
 
 
 def test_the_note_counts_texts_that_are_cut_and_not_those_that_just_fit():

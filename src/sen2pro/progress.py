@@ -11,7 +11,7 @@ Show = bool | Callable[[float], None] | None
 
 @contextmanager
 def progress(
-    total: int | None, show: Show, *, threshold: int = 0, unit: str = "samples"
+    total: int | None, show: Show, *, threshold: int = 0, unit: str = "samples", title: str = "encoding"
 ) -> Iterator[Callable[[float], None]]:
     """Give a function that is told how much was done.
 
@@ -42,7 +42,7 @@ def progress(
         def render(self, task: Task) -> Text:
             return Text(f"{task.speed:,.1f} {unit}/s" if task.speed else f"– {unit}/s")
 
-    columns = (TextColumn("encoding"), BarColumn(), MofNCompleteColumn(), Speed(), TimeRemainingColumn())
+    columns = (TextColumn(title), BarColumn(), MofNCompleteColumn(), Speed(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task("encoding", total=total)
+        task = bar.add_task(title, total=total)
         yield lambda done: bar.advance(task, done)

@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from sen2pro.classification import saving
 from sen2pro.classification.choosing import PENALTIES, Choice, Part, choose, folds
 from sen2pro.classification.features import FEATURES, Scaling
-from sen2pro.classification.finetune import FineTuning, finetune
+from sen2pro.classification.finetune import FineTuning, fine_tuned
 from sen2pro.classification.heads import HEADS, Weights, fit, probabilities
 from sen2pro.classification.labels import check_classes, check_labels, to_numbers
 from sen2pro.classification.loading import load_encoder
@@ -134,8 +134,15 @@ class Sen2ProClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         numbers = to_numbers(labels, self.classes_)
         self.__dict__.pop("_loaded", None)
         if self.finetune:
-            self._loaded, result = finetune(self, X, numbers, validation, show_progress_bar)
-            self.scaling_, self.weights_, self.choice_ = result.scaling, result.weights, result.choice
+            if isinstance(X, Gaussian) or (validation is not None and isinstance(validation[0], Gaussian)):
+                raise Sen2ProError("to train the encoder it takes the sentences, not their Gaussians")
+            held_out = None
+            if validation is not None:
+                held = _sentences(validation[0])
+                held_out = held, to_numbers(check_labels(validation[1], len(held)), self.classes_, "validation label")
+            self._loaded, self.scaling_, self.weights_, self.choice_ = fine_tuned(
+                self, _sentences(X), numbers, held_out, len(self.classes_), show_progress_bar
+            )
             self.signature_ = self._loaded.signature()
             self.n_features_in_ = self._loaded.dim
             return self

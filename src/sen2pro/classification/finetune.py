@@ -1,8 +1,13 @@
-"""Train the encoder too: the gradient goes through a reparameterised sample into the network.
+"""Train the encoder too: sentences of one class are drawn together, those of different classes apart.
 
-Each step makes a few differentiable samples of every sentence (dropout, edited copies), takes their mean and standard
-deviation, draws mean + std * eps, and asks the linear head for the class of that. All randomness is keyed by seed and
-step, so a run repeats exactly, and one that was killed goes on where its last checkpoint was as if nothing had been.
+Each step makes a few differentiable samples of every sentence of a batch (dropout and edited copies by turns), takes
+their mean and standard deviation, and draws mean + std * eps. The loss is that of SetFit on these samples, (1 - cos)^2
+for two sentences of one class and cos^2 for two of different classes; but for all pairs of a batch at once, which the
+same passes give, where SetFit has a batch of pairs. A head for the trained encoder is fitted afterwards, and one that
+gives its Gaussians in one pass.
+
+All randomness is keyed by seed and step, so a run repeats exactly, and one that was killed goes on where its last
+checkpoint was as if nothing had been.
 """
 
 from __future__ import annotations
@@ -10,21 +15,21 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from sen2pro.checks import check_sentences
+from sen2pro.classification import choosing
 from sen2pro.classification.checkpoints import Checkpoint
-from sen2pro.classification.choosing import Choice, best_factor
+from sen2pro.classification.choosing import PENALTIES, Choice, choose
 from sen2pro.classification.features import Scaling
-from sen2pro.classification.heads import Design, Labels, Weights, probabilities
-from sen2pro.classification.labels import check_labels, to_numbers
+from sen2pro.classification.heads import Labels, Weights, fit
 from sen2pro.encoder import Encoder
 from sen2pro.errors import Sen2ProError
 from sen2pro.gaussian import Gaussian
@@ -35,7 +40,10 @@ from sen2pro.sampling.edits import edit
 if TYPE_CHECKING:
     from sen2pro.classification.classifier import Sen2ProClassifier
 
-_VALIDATION_SEED = 1 << 30  # of the samples by which an epoch is judged: the same for every epoch
+_FEWEST_STEPS = 4  # of an epoch, however few the sentences
+_TOGETHER = 4  # sentences of one class that stand together in a batch, so that there are pairs of them
+_JUDGES = 200  # sentences by which an epoch is judged
+_CORPUS, _TEACHER = 256, 8  # sentences and samples from which one pass is learnt for the trained encoder
 
 
 @dataclass(frozen=True)
@@ -45,39 +53,48 @@ class FineTuning:
     Parameters
     ----------
     epochs, patience
-        At most so many epochs; training stops after `patience` of them without a better log-loss on the validation
-        part.
+        At most so many epochs, of at least four steps each; training stops after `patience` of them without a better
+        log-loss on the validation part.
     batch_size, accumulate
-        Sentences in memory at once, and how many such batches make a step.
+        Sentences in memory at once, all pairs of which are compared, and how many such batches make a step.
     passes
-        Differentiable samples of each sentence and kind of uncertainty.
-    encoder_rate, head_rate, weight_decay, warm_up
-        Of AdamW: learning rates, decay, and the share of all steps over which the rates rise before they fall.
+        Differentiable samples of each sentence in a step, at least 2.
+    rate, weight_decay, warm_up
+        Of AdamW: learning rate, decay of the weights, and the number of steps over which the rate rises.
     held_out
         Share of the sentences to judge by, where no validation set is given.
     checkpoints
         A folder that keeps the state of the last epoch; the same call again goes on from there.
+
+    Examples
+    --------
+    >>> FineTuning(epochs=10, batch_size=16, accumulate=2).epochs
+    10
     """
 
-    epochs: int = 10
-    patience: int = 3
-    batch_size: int = 8
-    accumulate: int = 2
-    passes: int = 3
-    encoder_rate: float = 2e-5
-    head_rate: float = 1e-3
+    epochs: int = 20
+    patience: int = 2
+    batch_size: int = 40
+    accumulate: int = 1
+    passes: int = 2
+    rate: float = 5e-5
     weight_decay: float = 0.01
-    warm_up: float = 0.1
+    warm_up: int = 2
     held_out: float = 0.2
     checkpoints: str | None = None
 
-
-class Outcome(NamedTuple):
-    """What a fine-tuned classifier predicts with."""
-
-    scaling: Scaling
-    weights: Weights
-    choice: Choice
+    def __post_init__(self) -> None:
+        """Refuse what cannot be trained with."""
+        least = {"epochs": 1, "patience": 1, "batch_size": 2, "accumulate": 1, "passes": 2, "warm_up": 0}
+        for name, low in least.items():
+            value = getattr(self, name)
+            if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < low:
+                raise Sen2ProError(f"{name} of FineTuning must be a whole number of at least {low}, not {value!r}")
+        bounds = {"rate": (0, 1), "weight_decay": (0, 1), "held_out": (0, 0.9)}
+        for name, (small, great) in bounds.items():
+            value = getattr(self, name)
+            if not isinstance(value, (int, float, np.floating)) or not small <= value <= great:
+                raise Sen2ProError(f"{name} of FineTuning must be a number from {small} to {great}, not {value!r}")
 
 
 class Part(NamedTuple):
@@ -86,63 +103,70 @@ class Part(NamedTuple):
     texts: list[str]
     labels: Labels
 
-
-def finetune(
-    classifier: Sen2ProClassifier,
-    X: Any,
-    labels: Labels,
-    validation: tuple[Any, Any] | None,
-    show: Show,
-) -> tuple[Sen2Pro, Outcome]:
-    """Return a fine-tuned copy of the encoder, and the head for it; both start from the frozen classifier."""
-    settings = classifier.finetune if isinstance(classifier.finetune, FineTuning) else FineTuning()
-    if isinstance(X, Gaussian) or (validation is not None and isinstance(validation[0], Gaussian)):
-        raise Sen2ProError("to train the encoder it takes the sentences, not their Gaussians")
-    train, held_out = _split(classifier, check_sentences(list(X)), labels, validation, settings)
-    model = _own_copy(classifier)
-    frozen = type(classifier)(model, features="mean", head=classifier.head, C=classifier.C, seed=classifier.seed)
-    names = classifier.classes_
-    frozen.fit(train.texts, names[train.labels], validation=(held_out.texts, names[held_out.labels]))
-    trainer = Trainer(model, frozen.scaling_, frozen.weights_, settings, classifier.seed)
-    loss = trainer.run(train, held_out, show)
-    weights = trainer.weights()
-    factor = best_factor(trainer.design(held_out.texts), held_out.labels, weights)
-    return model, Outcome(
-        frozen.scaling_,
-        weights.scaled(factor),
-        Choice("mean", "fine-tuned", frozen.choice_.C, frozen.choice_.temperature * factor, loss),
-    )
+    def only(self, rows: NDArray[np.int64]) -> Part:
+        """Return some of them."""
+        return Part([self.texts[i] for i in rows], self.labels[rows])
 
 
-def _split(
+def fine_tuned(
     classifier: Sen2ProClassifier,
     texts: list[str],
-    labels: Labels,
-    validation: tuple[Any, Any] | None,
-    settings: FineTuning,
-) -> tuple[Part, Part]:
-    """Return what to train on and what to judge by; without a validation set, some sentences of each class."""
-    if validation is not None:
-        held = check_sentences(list(validation[0]))
-        numbers = to_numbers(check_labels(validation[1], len(held)), classifier.classes_, "validation label")
-        return Part(texts, labels), Part(held, numbers)
-    rng = np.random.default_rng(classifier.seed)
-    out = np.zeros(len(labels), bool)
-    for label in np.unique(labels):
-        rows = rng.permutation(np.flatnonzero(labels == label))
-        out[rows[: max(1, min(len(rows) - 1, round(settings.held_out * len(rows))))]] = True
-    return (
-        Part([texts[i] for i in np.flatnonzero(~out)], labels[~out]),
-        Part([texts[i] for i in np.flatnonzero(out)], labels[out]),
-    )
+    numbers: Labels,
+    held_out: tuple[list[str], Labels] | None,
+    classes: int,
+    show: Show,
+) -> tuple[Sen2Pro, Scaling, Weights, Choice]:
+    """Return a fine-tuned copy of the encoder, and the head for it."""
+    settings = classifier.finetune if isinstance(classifier.finetune, FineTuning) else FineTuning()
+    every = Part(texts, numbers)
+    train, judges = _split(every, settings.held_out, classifier.seed) if held_out is None else (every, Part(*held_out))
+    model = _own_copy(classifier)
+    Trainer(model, settings, classifier.seed).run(train, judges.only(_some(judges)), classes, show)
+    if classifier.method != "sampling":
+        _learn_one_pass(model, [*train.texts, *judges.texts], show)
+    gaussians = [model.encode(part.texts, show_progress_bar=show) for part in (train, judges)]
+    names = classifier._checked_settings()
+    parts = [choosing.Part(gaussians[0], train.labels, gaussians[1], judges.labels)]
+    choice = choose(parts, classes, **names, seed=classifier.seed)
+    if held_out is None:  # its own sentences: the head may learn from all of them
+        train, gaussians[0] = (
+            Part([*train.texts, *judges.texts], np.r_[train.labels, judges.labels]),
+            _joined(gaussians),
+        )
+    scaling = Scaling.fit(gaussians[0], choice.features)
+    weights = fit(scaling(gaussians[0]), train.labels, classes, choice.head, choice.C, seed=classifier.seed)
+    return model, scaling, weights.scaled(choice.temperature), choice
+
+
+def _joined(parts: list[Gaussian]) -> Gaussian:
+    mean, variance = (np.concatenate([getattr(part, name) for part in parts]) for name in ("mean", "variance"))
+    return Gaussian(mean, variance, parts[0].signature)
+
+
+def _split(every: Part, share: float, seed: int) -> tuple[Part, Part]:
+    """Return what to train on and what to judge by: some sentences of each class."""
+    rng = np.random.default_rng(seed)
+    out = np.zeros(len(every.labels), bool)
+    for label in np.unique(every.labels):
+        rows = rng.permutation(np.flatnonzero(every.labels == label))
+        out[rows[: max(1, min(len(rows) - 1, round(share * len(rows))))]] = True
+    return every.only(np.flatnonzero(~out)), every.only(np.flatnonzero(out))
+
+
+def _some(part: Part) -> NDArray[np.int64]:
+    """Return the rows by which epochs are judged: all, or some of each class."""
+    order = np.argsort(part.labels, kind="stable")
+    return np.asarray(np.sort(order[_evenly(len(order), _JUDGES)]))
+
+
+def _evenly(total: int, most: int) -> NDArray[np.int64]:
+    return np.linspace(0, total - 1, min(total, most)).astype(np.int64)
 
 
 def _own_copy(classifier: Sen2ProClassifier) -> Sen2Pro:
     """Return a model whose network may be changed: the user's own stays as it is."""
-    if classifier.method not in ("auto", "sampling"):
-        raise Sen2ProError(
-            f"method={classifier.method!r} needs a head, and none fits once the encoder is trained; use 'sampling'"
-        )
+    if classifier.method == "shrinkage":
+        raise Sen2ProError("method='shrinkage' cannot be fine-tuned; use 'auto' or 'sampling'")
     given = classifier.model
     if not isinstance(given, Sen2Pro):
         return Sen2Pro(str(given), samples=classifier.samples, uncertainty=classifier.uncertainty, seed=classifier.seed)
@@ -151,13 +175,28 @@ def _own_copy(classifier: Sen2ProClassifier) -> Sen2Pro:
     return Sen2Pro(
         copy.deepcopy(given.encoder.source),
         tokenizer=given.encoder.tokenizer,
-        samples=(given.samples["model"], given.samples["data"]),
+        samples=15 if given.method == "one-pass" else (given.samples["model"], given.samples["data"]),
         uncertainty=given.uncertainty,
+        combine=given.combine,
+        vocabulary=given._vocabulary,
         pooling=given.encoder.pooling,
         normalize=given.normalize,
         dropout=given.encoder.rate,
         seed=given.seed,
     )
+
+
+def _learn_one_pass(model: Sen2Pro, texts: list[str], show: Show) -> None:
+    """Fit a head for one pass on the sentences at hand and edited copies of them; without enough, keep on sampling."""
+    chosen = [texts[i] for i in _evenly(len(texts), _CORPUS)]
+    corpus = dict.fromkeys(chosen)
+    vocabulary = model.vocabulary
+    for number in range(_CORPUS):
+        if len(corpus) >= _CORPUS:
+            break
+        corpus.update(dict.fromkeys(edit(model.encoder.seen(text), vocabulary, model.seed, number) for text in chosen))
+    if len(corpus) >= _CORPUS:
+        model.distill(list(corpus)[:_CORPUS], samples=_TEACHER, show_progress_bar=show, verbose=False)
 
 
 class Trainer:
@@ -167,83 +206,62 @@ class Trainer:
     ----------
     model
         The model whose network is trained.
-    scaling, weights
-        The head to start from.
     settings, seed
         How to train.
     """
 
-    def __init__(self, model: Sen2Pro, scaling: Scaling, weights: Weights, settings: FineTuning, seed: int) -> None:
-        self.model, self.scaling, self.settings, self.seed = model, scaling, settings, seed
-        self.network, device = model.encoder.network, model.encoder.device
-        self.centre = torch.from_numpy(scaling.mean_centre).float().to(device)
-        self.head = nn.Linear(weights.matrix.shape[1], len(weights.bias)).to(device)
-        with torch.no_grad():
-            self.head.weight.copy_(torch.from_numpy(weights.matrix))
-            self.head.bias.copy_(torch.from_numpy(weights.bias))
-        self.optimizer = torch.optim.AdamW(
-            [
-                {"params": [p for p in self.network.parameters() if p.requires_grad], "lr": settings.encoder_rate},
-                {"params": self.head.parameters(), "lr": settings.head_rate},
-            ],
-            weight_decay=settings.weight_decay,
-        )
-        self._rates = [group["lr"] for group in self.optimizer.param_groups]
+    def __init__(self, model: Sen2Pro, settings: FineTuning, seed: int) -> None:
+        self.model, self.settings, self.seed, self.network = model, settings, seed, model.encoder.network
+        self._trained = [p for p in self.network.parameters() if p.requires_grad]
+        self.optimizer = torch.optim.AdamW(self._trained, lr=settings.rate, weight_decay=settings.weight_decay)
 
-    def run(self, train: Part, held_out: Part, show: Show = None) -> float:
-        """Train until the validation part no longer gains; keep the best epoch, and return its log-loss."""
-        modules = {"network": self.network, "head": self.head}
-        state = Checkpoint(modules, self.optimizer, self.settings.checkpoints, self._fingerprint(train, held_out))
+    def run(self, train: Part, judges: Part, classes: int, show: Show = None) -> None:
+        """Train until the judges no longer gain; the network is then that of the best epoch."""
+        state = Checkpoint(
+            {"network": self.network}, self.optimizer, self.settings.checkpoints, self._fingerprint(train, judges)
+        )
         if not state.resume():
-            state.record(0, self.loss(held_out))  # the frozen classifier: training is never worse than none
-        steps = -(-len(train.texts) // (self.settings.batch_size * self.settings.accumulate))
-        with progress(self.settings.epochs * steps, show, unit="steps") as advance:
+            state.record(0, self.loss(train, judges, classes))  # training is never worse than none
+        size = self.settings.batch_size * self.settings.accumulate
+        steps = max(_FEWEST_STEPS, -(-len(train.texts) // size))
+        with progress(self.settings.epochs * steps, show, unit="steps", title="training") as advance:
             advance(state.epoch * steps)
             while state.epoch < self.settings.epochs and state.epoch - state.best_epoch < self.settings.patience:
                 self._epoch(state.epoch, steps, train, advance)
-                state.record(state.epoch + 1, self.loss(held_out))
+                state.record(state.epoch + 1, self.loss(train, judges, classes))
         state.restore_best()
-        return state.best_loss
 
-    def _epoch(self, epoch: int, steps: int, train: Part, advance: Any) -> None:
-        order = np.random.default_rng([self.seed, epoch]).permutation(len(train.texts))
-        size, total = self.settings.batch_size, self.settings.epochs * steps
-        for step, rows in enumerate(np.array_split(order, steps)):
+    def _epoch(self, epoch: int, steps: int, train: Part, advance: Callable[[float], None]) -> None:
+        rng, parts = np.random.default_rng([self.seed, epoch]), self.settings.accumulate
+        batches = list(_batches(train.labels, self.settings.batch_size, steps * parts, rng))
+        for step in range(steps):
             number = epoch * steps + step
-            self._set_rates((number + 1) / max(1, total))
+            self._set_rate(number)
             self.optimizer.zero_grad()
-            for start in range(0, len(rows), size):
-                part = rows[start : start + size]
-                loss = self._batch_loss([train.texts[i] for i in part], train.labels[part], [self.seed, number, start])
-                (loss * len(part) / len(rows)).backward()  # type: ignore[no-untyped-call]
-            nn.utils.clip_grad_norm_([p for g in self.optimizer.param_groups for p in g["params"]], 1.0)
+            for part in range(parts):
+                loss = self._batch_loss(train.only(batches[step * parts + part]), [self.seed, number, part])
+                (loss / parts).backward()  # type: ignore[no-untyped-call]
+            nn.utils.clip_grad_norm_(self._trained, 1.0)
             self.optimizer.step()
             advance(1)
 
-    def _set_rates(self, done: float) -> None:
-        """Let the learning rates rise during the warm-up, then fall to 0."""
-        warm = self.settings.warm_up
-        factor = done / warm if done < warm else (1 - done) / max(1 - warm, 1e-9)
-        for group, rate in zip(self.optimizer.param_groups, self._rates, strict=True):
-            group["lr"] = rate * max(factor, 0.0)
+    def _set_rate(self, number: int) -> None:
+        """Let the learning rate rise during the warm-up; it then stays, since nobody knows when training will stop."""
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.settings.rate * min(1.0, (number + 1) / (self.settings.warm_up + 1))
 
-    def _batch_loss(self, texts: list[str], labels: Labels, key: list[int]) -> Tensor:
-        mean, variance = self._moments(texts, int(np.random.default_rng(key).integers(1 << 30)), gradient=True)
-        eps = torch.from_numpy(np.random.default_rng([*key, 1]).standard_normal(tuple(mean.shape), np.float32))
-        sample = mean + (variance + 1e-12).sqrt() * eps.to(mean.device)
-        logits = self.head((sample - self.centre) / self.scaling.mean_scale)
-        return nn.functional.cross_entropy(logits, torch.from_numpy(labels).to(mean.device))
+    def _batch_loss(self, batch: Part, key: list[int]) -> Tensor:
+        source = self.model.sources[key[1] % len(self.model.sources)]
+        samples = self.samples(batch.texts, source, int(np.random.default_rng(key).integers(1 << 30)))
+        eps = torch.from_numpy(np.random.default_rng([*key, 1]).standard_normal(samples.shape[1:], np.float32))
+        std = (samples.var(dim=0, unbiased=False) + 1e-12).sqrt()
+        return pair_loss(samples.mean(dim=0) + std * eps.to(std.device), torch.from_numpy(batch.labels).to(std.device))
 
-    def _moments(self, texts: list[str], seed: int, *, gradient: bool) -> tuple[Tensor, Tensor]:
-        """Return mean and variance (n, k) of the sentences from a few samples of each source."""
-        means, variances = [], []
-        for source in self.model.sources:
-            samples = torch.stack([self._sample(texts, source, n, seed, gradient) for n in range(self.settings.passes)])
-            means.append(samples.mean(dim=0))
-            variances.append(samples.var(dim=0, unbiased=False))
-        return torch.stack(means).mean(dim=0), torch.stack(variances).mean(dim=0)
+    def samples(self, texts: list[str], source: str, seed: int) -> Tensor:
+        """Return samples of each sentence with their gradient: (passes, n, k)."""
+        return torch.stack([self._sample(texts, source, number, seed) for number in range(self.settings.passes)])
 
-    def _sample(self, texts: list[str], source: str, number: int, seed: int, gradient: bool) -> Tensor:
+    def _sample(self, texts: list[str], source: str, number: int, seed: int) -> Tensor:
         encoder, prompt = self.model.encoder, self.model.encoder.prompt(None, None)
         numbers = None
         if source == "data":
@@ -260,37 +278,60 @@ class Trainer:
                     numbers and numbers[: len(rows)],
                     seed,
                     encoder.prompt_length(prompt),
-                    gradient=gradient,
+                    gradient=True,
                 ).float()
             if not len(vectors):
                 vectors = found.new_zeros(len(tokens), found.shape[1])
             vectors = vectors.index_copy(0, torch.tensor(rows, device=found.device), found)
-        return vectors / vectors.norm(dim=1, keepdim=True).clamp(min=1e-12) if self.model.normalize else vectors
+        return nn.functional.normalize(vectors, dim=1) if self.model.normalize else vectors
 
-    def design(self, texts: list[str]) -> Design:
-        """Return the features of sentences, from as few samples as in training."""
-        parts = [
-            self._moments(texts[start : start + self.settings.batch_size], _VALIDATION_SEED, gradient=False)
-            for start in range(0, len(texts), self.settings.batch_size)
-        ]
-        mean, variance = (torch.cat(side).cpu().numpy() for side in zip(*parts, strict=True))
-        return self.scaling(Gaussian(mean, variance))
+    def loss(self, train: Part, judges: Part, classes: int) -> float:
+        """Return the log-loss on the judges of the best head on plain vectors: one pass of each sentence."""
+        points = []
+        for part in (train, judges):
+            vectors = self.model.sen2vec(part.texts)
+            points.append(Gaussian(vectors, np.zeros_like(vectors)))
+        parts = [choosing.Part(points[0], train.labels, points[1], judges.labels)]
+        found = choose(
+            parts, classes, features=("mean",), heads=("expected",), penalties=PENALTIES, seed=self.seed
+        )  # fmt: skip
+        return found.log_loss
 
-    def loss(self, part: Part) -> float:
-        """Return the log-loss of the averaged probabilities."""
-        found = probabilities(self.design(part.texts), self.weights())[np.arange(len(part.labels)), part.labels]
-        return float(-np.log(np.maximum(found, 1e-15)).mean())
-
-    def weights(self) -> Weights:
-        """Return the head as it is now."""
-        return Weights(*(p.detach().double().cpu().numpy().copy() for p in (self.head.weight, self.head.bias)))
-
-    def _fingerprint(self, train: Part, held_out: Part) -> str:
+    def _fingerprint(self, train: Part, judges: Part) -> str:
         """Say what a checkpoint belongs to."""
         settings = {name: value for name, value in asdict(self.settings).items() if name != "checkpoints"}
-        about: list[Any] = [str(self.model.signature()), settings, self.seed]
-        about += [[part.texts, part.labels.tolist()] for part in (train, held_out)]
+        about: list[Any] = [str(self.model.signature()), {k: float(v) for k, v in settings.items()}, self.seed]
+        about += [[part.texts, part.labels.tolist()] for part in (train, judges)]
         return hashlib.sha256(json.dumps(about).encode()).hexdigest()[:16]
+
+
+def pair_loss(vectors: Tensor, labels: Tensor) -> Tensor:
+    """Return the mean of (1 - cos)^2 over pairs of one class, plus that of cos^2 over pairs of different ones, halved.
+
+    >>> pair_loss(torch.tensor([[1.0, 0.0], [0.0, 2.0], [3.0, 0.0]]), torch.tensor([0, 0, 1])).item()
+    0.75
+    """
+    units = nn.functional.normalize(vectors, dim=1)
+    first, second = torch.triu_indices(len(labels), len(labels), offset=1, device=labels.device)
+    cosines = (units[first] * units[second]).sum(dim=1)
+    same = labels[first] == labels[second]
+    terms = [(1 - cosines[same]).square(), cosines[~same].square()]
+    return torch.stack([term.mean() for term in terms if len(term)]).sum() / 2
+
+
+def _batches(labels: Labels, size: int, number: int, rng: np.random.Generator) -> Iterator[NDArray[np.int64]]:
+    """Yield so many batches of rows, a few of a class together, in a new order whenever all were there."""
+    rows: list[int] = []
+    size = min(size, len(labels))
+    for _ in range(number):
+        while len(rows) < size:
+            groups: list[NDArray[np.int64]] = []
+            for label in np.unique(labels):
+                found = rng.permutation(np.flatnonzero(labels == label))
+                groups += np.split(found, range(_TOGETHER, len(found), _TOGETHER))
+            rows += [int(row) for place in rng.permutation(len(groups)) for row in groups[place]]
+        yield np.array(list(dict.fromkeys(rows[:size])), np.int64)
+        rows = rows[size:]
 
 
 def _same_batch(encoder: Encoder, lengths: list[int]) -> Iterator[list[int]]:

@@ -270,8 +270,11 @@ def reproduce(
         list[str] | None,
         typer.Option(help="T1, T7: examples of each class, or full; may be repeated. (default: 10 and 200)"),
     ] = None,
+    finetune: Annotated[
+        bool, typer.Option("--finetune", help="T1: the classifier with a trained encoder too, minutes for each draw.")
+    ] = False,
     setfit: Annotated[
-        bool, typer.Option("--setfit", help="T1: compare with SetFit too, which trains the encoder: hours on a CPU.")
+        bool, typer.Option("--setfit", help="T1: compare with SetFit too, up to an hour for each draw on a CPU.")
     ] = False,
     output: Annotated[
         str, typer.Option("--output", "-o", help="Folder for JSON, Markdown, pictures and report.html.")
@@ -297,7 +300,7 @@ def reproduce(
         tables, output=output, cache=cache,
         settings={
             "model": model, "preset": preset, "method": method, "samples": samples, "seeds": seeds, "limit": limit,
-            "shots": shots or ["10", "200"], "setfit": setfit,
+            "shots": shots or ["10", "200"], "finetune": finetune, "setfit": setfit,
         },
         others={
             "head": head, "dropout": dropout, "device": device, "trust_remote_code": trust_remote_code,

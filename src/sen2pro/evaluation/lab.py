@@ -43,8 +43,9 @@ class Lab:
     classification_method
         The method of T1 and T7, which encode tens of thousands of texts: by default `method`, but one pass in place of
         sampling where the model has a head.
-    setfit
-        Whether T1 compares with SetFit too, which trains the encoder and takes hours without a GPU.
+    finetune, setfit
+        Whether T1 has the fine-tuned classifier too, and SetFit; both train the encoder, minutes to an hour for each
+        draw without a GPU.
     store
         Keeps what was encoded.
     settings
@@ -59,6 +60,7 @@ class Lab:
     limit: int | None = None
     shots: tuple[Shots, ...] = (10, 200)
     classification_method: str | None = None
+    finetune: bool = False
     setfit: bool = False
     store: Store = field(default_factory=Store)
     settings: dict[str, Any] = field(default_factory=dict)

@@ -23,7 +23,7 @@ from sen2pro.evaluation.statistics import Statistic, average_statistic, mean_of,
 from sen2pro.gaussian import Array, Array64, Gaussian
 
 SHOTS, DRAWS = 10, 3  # as in the paper
-_TESTS = 500  # texts of a test set: each takes thirty passes
+_TESTS = 200  # texts of a test set: each takes thirty passes
 Samples = dict[str, Array]
 
 
