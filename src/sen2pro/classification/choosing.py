@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,17 +21,19 @@ PENALTIES = (1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0)  # values of C
 FACTORS = 2.0 ** np.arange(-2, 10.5, 0.5)
 _FOLDS, _FEWER_FOLDS, _MANY = 5, 3, 500
 _DRAWS = 32
+_ROUNDING = 1e-9  # a gain that is none
 
 
 @dataclass(frozen=True)
 class Choice:
-    """What was chosen, and the log-loss that it had on rows not trained on."""
+    """What was chosen, and the log-loss and the share of right answers that it had on rows not trained on."""
 
     features: str
     head: str
     C: float
     temperature: float
     log_loss: float
+    accuracy: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,16 +86,19 @@ def choose(
     return _simplest([first, *others]).choice
 
 
-def best_factor(design: Design, labels: Labels, weights: Weights) -> float:
-    """Return the factor on all weights that has the smallest log-loss on rows not trained on."""
-    logs = np.log(np.maximum(at_temperatures(design, weights, FACTORS, _DRAWS), 1e-30))
-    return float(FACTORS[_smoothed(logs, labels, 1 / (len(labels) + 2)).mean(axis=1).argmin()])
+class _Judged(NamedTuple):
+    losses: Array64  # (factors, rows)
+    right: NDArray[np.bool_]
 
 
-def _smoothed(logs: Array64, labels: Labels, doubt: float) -> Array64:
-    """Return the log-loss (factors, rows) of log-probabilities (factors, rows, classes), a little for any class."""
-    own = logs[:, np.arange(len(labels)), labels]
-    return np.asarray(-(1 - doubt) * own - doubt * logs.mean(axis=2))
+def _judged(design: Design, labels: Labels, weights: Weights, doubt: float) -> _Judged:
+    """Return the log-loss, a little of it for any class, and whether the most probable class is the true one."""
+    found = _Judged(np.empty((len(FACTORS), len(labels))), np.empty((len(FACTORS), len(labels)), bool))
+    for rows, p in at_temperatures(design, weights, FACTORS, _DRAWS):
+        logs, own = np.log(np.maximum(p, 1e-30)), labels[rows]
+        found.losses[:, rows] = -(1 - doubt) * logs[:, np.arange(len(own)), own] - doubt * logs.mean(axis=2)
+        found.right[:, rows] = p.argmax(axis=2) == own
+    return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,7 +111,7 @@ def _simplest(trials: Sequence[_Trial]) -> _Trial:
     best = min(trials, key=lambda trial: trial.choice.log_loss)
     for trial in trials:
         worse = trial.losses - best.losses
-        if worse.mean() <= worse.std() / np.sqrt(len(worse)):
+        if worse.mean() <= worse.std() / np.sqrt(len(worse)) + _ROUNDING:
             return trial
     return best
 
@@ -116,24 +122,25 @@ def _trials(
     """Return a trial for each penalty, with the best factor."""
     # As if one more row had been of any class: otherwise, few rows without an error would call for certainty.
     doubt = 1 / (sum(len(part.held_out_labels) for part in parts) + 2)
-    losses = np.concatenate([_losses(part, classes, features, head, penalties, doubt, seed) for part in parts], axis=2)
-    best = losses.mean(axis=2).argmin(axis=1)
-    return [
-        _Trial(Choice(features, head, C, float(FACTORS[factor]), float(rows[factor].mean())), rows[factor])
-        for C, factor, rows in zip(penalties, best, losses, strict=True)
-    ]
+    by_part = [_by_penalty(part, classes, features, head, penalties, doubt, seed) for part in parts]
+    trials = []
+    for C, judged in zip(penalties, zip(*by_part, strict=True), strict=True):
+        losses, right = (np.concatenate(side, axis=1) for side in zip(*judged, strict=True))
+        best = int(losses.mean(axis=1).argmin())
+        choice = Choice(features, head, C, float(FACTORS[best]), float(losses[best].mean()), float(right[best].mean()))
+        trials.append(_Trial(choice, losses[best]))
+    return trials
 
 
-def _losses(
+def _by_penalty(
     part: Part, classes: int, features: str, head: str, penalties: Sequence[float], doubt: float, seed: int
-) -> Array64:
-    """Return the log-loss on the rows held out: (penalties, factors, rows)."""
+) -> list[_Judged]:
+    """Train with each penalty, and judge by the rows held out."""
     scaling = Scaling.fit(part.train, features)
     train, held_out = scaling(part.train), scaling(part.held_out)
-    losses = []
+    found = []
     weights: Weights | None = None
     for C in penalties:
         weights = fit(train, part.train_labels, classes, head, C, seed=seed, start=weights)
-        logs = np.log(np.maximum(at_temperatures(held_out, weights, FACTORS, _DRAWS), 1e-30))
-        losses.append(_smoothed(logs, part.held_out_labels, doubt))
-    return np.stack(losses)
+        found.append(_judged(held_out, part.held_out_labels, weights, doubt))
+    return found

@@ -38,11 +38,6 @@ class Scaling:
         ]
         return cls(features, centres[0], scales[0], centres[1], scales[1] / _VARIANCE_WEIGHT)
 
-    @classmethod
-    def none(cls, dim: int) -> Scaling:
-        """Return the scaling that leaves the means as they are, for a fine-tuned encoder."""
-        return cls("mean", np.zeros(dim), 1.0, np.zeros(dim), 1.0)
-
     def __call__(self, gaussian: Gaussian) -> Design:
         """Return the features of n Gaussians: (n, k) or (n, 2 k), noise on the first k."""
         mean = (gaussian.mean.astype(np.float64) - self.mean_centre) / self.mean_scale

@@ -5,19 +5,19 @@ is the expected cross-entropy over that noise, plus |W|^2 / 2C:
 
 - `sampled`: the average over reparameterised samples, mean + std * eps;
 - `expected`: in closed form, to second order: E loss = loss + sum_j noise_j Var_p(W_j) / 2, where the variance of a
-  column of W is taken over the classes, weighted by their probabilities p.
+  column of W is taken over the classes, weighted by their probabilities p. It holds while the noise moves the logits
+  by little; where it moves them by much (large variances, few dimensions), it penalises less than the true average.
 
 The probabilities of a prediction are averaged over the noise as well: the logits are Gaussian, and few.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from sen2pro.gaussian import Array64
 
@@ -25,7 +25,7 @@ HEADS = ("expected", "sampled")
 Labels = NDArray[np.int64]
 _COPIES, _MOST_ROWS = 16, 8000  # samples of each sentence when training, and of all sentences
 _DRAWS = 256  # of the logits when predicting
-_CHUNK = 512  # rows whose draws are in memory at once
+_CHUNK, _NUMBERS = 512, 1 << 18  # most rows whose draws are in memory at once, and most numbers of them
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,79 +63,98 @@ def fit(
     """Return the weights that minimise the expected cross-entropy; `start` makes it faster, not different."""
     from scipy.optimize import minimize
 
-    rows = len(design)
+    penalty = 1 / (C * len(design))
     if head == "sampled":
         design, labels = _noisy(design, labels, seed)
-    x, noise, y = (torch.from_numpy(a) for a in (design.features, design.noise, labels))
-    d = x.shape[1]
+    shape = classes, design.features.shape[1] + 1
 
     def objective(flat: Array64) -> tuple[float, Array64]:
-        weights = torch.from_numpy(flat.reshape(classes, d + 1)).requires_grad_()
-        loss = _cross_entropy(weights, x, noise, y) + weights[:, :d].square().sum() / (2 * C * rows)
-        (gradient,) = torch.autograd.grad(loss, weights)
-        return loss.item(), gradient.numpy().ravel()
+        weights = flat.reshape(shape)
+        loss, gradient = expected_loss(design, labels, weights)
+        loss += penalty / 2 * float(np.square(weights[:, :-1]).sum())
+        gradient[:, :-1] += penalty * weights[:, :-1]
+        return loss, gradient.ravel()
 
-    first = np.zeros((classes, d + 1)) if start is None else np.c_[start.matrix, start.bias]
+    first = np.zeros(shape) if start is None else np.c_[start.matrix, start.bias]
     found = minimize(objective, first.ravel(), jac=True, method="L-BFGS-B", options={"maxiter": 500, "gtol": 1e-5})
-    matrix = found.x.reshape(classes, d + 1)
-    return Weights(matrix[:, :d].copy(), matrix[:, d].copy())
+    matrix = found.x.reshape(shape)
+    return Weights(matrix[:, :-1].copy(), matrix[:, -1].copy())
 
 
-def _cross_entropy(weights: Tensor, x: Tensor, noise: Tensor, y: Tensor) -> Tensor:
-    """Return the expected cross-entropy, on average over the rows; exact where there is no noise."""
-    logs = (x @ weights[:, :-1].T + weights[:, -1]).log_softmax(dim=1)
-    losses = -logs.gather(1, y[:, None])[:, 0]
-    noisy, p = weights[:, : noise.shape[-1]], logs.exp()
+def expected_loss(design: Design, labels: Labels, weights: Array64) -> tuple[float, Array64]:
+    """Return the expected cross-entropy, on average over the rows, and its gradient; exact where there is no noise.
+
+    The weights are (classes, d + 1), the bias last.
+    """
+    x, n, k = design.features, len(design), design.noise.shape[-1]
+    logs = x @ weights[:, :-1].T + weights[:, -1]
+    logs -= logs.max(axis=1, keepdims=True)
+    logs -= np.log(np.exp(logs).sum(axis=1, keepdims=True))
+    p, own = np.exp(logs), (np.arange(n), labels)
+    diagonal, mixed, by_weights = _spread(design.noise, weights[:, :k], p)
+    by_p = diagonal / 2 - mixed
+    by_logits = p * (1 + by_p - (p * by_p).sum(axis=1, keepdims=True))
+    by_logits[own] -= 1
+    gradient = np.c_[by_logits.T @ x, by_logits.sum(axis=0)]
+    gradient[:, :k] += by_weights
+    return float((p * (diagonal - mixed)).sum() / 2 - logs[own].sum()) / n, gradient / n
+
+
+def _spread(noise: Array64, weights: Array64, p: Array64) -> tuple[Array64, Array64, Array64]:
+    """Return, with S the covariance of the logits: its diagonal, S p, and the gradient of sum_i Var_p / 2 by W."""
     if noise.ndim == 3:
-        logits = noise @ noisy.T  # (n, r, classes)
-        squares = (logits.square() @ p[:, :, None]).sum(dim=(1, 2))
-        losses = losses + (squares - (logits @ p[:, :, None]).square().sum(dim=(1, 2))) / 2
-    elif noise.shape[1]:
-        squares = (p * (noise @ noisy.square().T)).sum(dim=1)
-        losses = losses + (squares - (noise * (p @ noisy).square()).sum(dim=1)) / 2
-    return losses.mean()
+        roots = noise @ weights.T  # (n, r, classes)
+        middle = roots @ p[:, :, None]  # (n, r, 1)
+        by_roots = p[:, None] * (roots - middle)
+        gradient = by_roots.reshape(-1, len(weights)).T @ noise.reshape(-1, noise.shape[2])
+        return np.square(roots).sum(axis=1), (roots * middle).sum(axis=1), gradient
+    middle = noise * (p @ weights)
+    return noise @ np.square(weights).T, middle @ weights.T, (p.T @ noise) * weights - p.T @ middle
 
 
 def _noisy(design: Design, labels: Labels, seed: int) -> tuple[Design, Labels]:
     """Return copies of each row, mean + std * eps."""
     copies = int(np.clip(_MOST_ROWS // len(design), 1, _COPIES))
-    eps = np.random.default_rng(seed).standard_normal((copies, *design.noise.shape))
+    noise, k = design.noise, design.noise.shape[-1]
+    eps = np.random.default_rng(seed).standard_normal((copies, *noise.shape[:2]))
     features = np.repeat(design.features[None], copies, axis=0)
-    features[..., : design.noise.shape[1]] += np.sqrt(design.noise) * eps
+    features[..., :k] += np.sqrt(noise) * eps if noise.ndim == 2 else np.einsum("cnr,nrk->cnk", eps, noise)
     flat = features.reshape(-1, features.shape[-1])
     return Design(flat, np.empty((len(flat), 0))), np.tile(labels, copies)
 
 
 def probabilities(design: Design, weights: Weights) -> Array64:
     """Return the probabilities (n, classes), averaged over the noise; a row's do not depend on the others."""
-    return np.asarray(at_temperatures(design, weights, np.ones(1), _DRAWS)[0])
-
-
-def at_temperatures(design: Design, weights: Weights, factors: Array64, draws: int) -> Array64:
-    """Return the probabilities when all weights are multiplied by each of the factors: (factors, n, classes)."""
-    logits = design.features @ weights.matrix.T + weights.bias
-    k, classes = design.noise.shape[-1], len(weights.bias)
-    result = np.empty((len(factors), *logits.shape))
-    noisy = weights.matrix[:, :k]
-    eps = np.random.default_rng(0).standard_normal((draws // 2, classes))
-    eps = np.concatenate([eps, -eps]) if k else np.zeros((1, classes))  # in pairs, so that their mean is 0
-    for start in range(0, len(logits), _CHUNK):
-        rows = slice(start, start + _CHUNK)
-        values, vectors = np.linalg.eigh(_covariance(design.noise[rows], noisy))
-        roots = vectors * np.sqrt(np.maximum(values, 0))[:, None]
-        drawn = logits[rows, None] + eps @ roots.swapaxes(1, 2)
-        for i, factor in enumerate(factors):
-            result[i, rows] = _softmax(factor * drawn).mean(axis=1)
+    result = np.empty((len(design), len(weights.bias)))
+    for rows, found in at_temperatures(design, weights, np.ones(1), _DRAWS):
+        result[rows] = found[0]
     return result
 
 
+def at_temperatures(design: Design, weights: Weights, factors: Array64, draws: int) -> Iterator[tuple[slice, Array64]]:
+    """Yield rows, and their probabilities (factors, rows, classes) when all weights are multiplied by each factor."""
+    logits = design.features @ weights.matrix.T + weights.bias
+    k, classes = design.noise.shape[-1], len(weights.bias)
+    eps = np.random.default_rng(0).standard_normal((draws // 2, classes))
+    eps = np.concatenate([eps, -eps]) if k else np.zeros((1, classes))  # in pairs, so that their mean is 0
+    step = max(1, min(_CHUNK, _NUMBERS // (classes * max(classes, draws))))
+    for start in range(0, len(logits), step):
+        rows = slice(start, start + step)
+        roots = np.linalg.cholesky(_covariance(design.noise[rows], weights.matrix[:, :k]))
+        drawn = logits[rows, None] + eps @ roots.swapaxes(1, 2)
+        yield rows, np.stack([_softmax(factor * drawn).mean(axis=1) for factor in factors])
+
+
 def _covariance(noise: Array64, weights: Array64) -> Array64:
-    """Return the covariance of the logits (n, classes, classes)."""
+    """Return the covariance of the logits (n, classes, classes), a trace added so that it always has a root."""
     if noise.ndim == 3:
-        logits = noise @ weights.T
-        return np.asarray(logits.swapaxes(1, 2) @ logits)
-    pairs = (weights[:, None] * weights[None]).reshape(-1, weights.shape[1])
-    return np.asarray(noise @ pairs.T).reshape(-1, len(weights), len(weights))
+        roots = noise @ weights.T
+        found = np.asarray(roots.swapaxes(1, 2) @ roots)
+    else:
+        found = np.asarray((noise[:, None] * weights) @ weights.T)
+    every = np.arange(len(weights))
+    found[:, every, every] += 1e-9 * found.trace(axis1=1, axis2=2)[:, None] + 1e-30
+    return found
 
 
 def _softmax(logits: Array64) -> Array64:
