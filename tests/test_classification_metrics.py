@@ -73,3 +73,19 @@ def test_all_at_once():
 def test_shapes_that_do_not_fit_are_refused(p, y):
     with pytest.raises(Sen2ProError, match="do not fit"):
         metrics.evaluate(p, y)
+
+
+@pytest.mark.parametrize("y", [["a"], [0.0], [2], [-1], [True]])
+def test_a_truth_that_is_not_class_numbers_is_refused(y):
+    with pytest.raises(Sen2ProError, match="class numbers, whole numbers from 0 to 1 .* not \\["):
+        metrics.evaluate([[0.5, 0.5]], y)
+
+
+@pytest.mark.parametrize("row", [[math.nan, 0.5], [math.inf, 0.0], [2.0, -1.0], [3.0, 0.1], [0.2, 0.2]])
+def test_what_is_not_a_distribution_is_refused_with_its_row(row):
+    with pytest.raises(Sen2ProError, match="row 1 is no distribution over the classes"):
+        metrics.evaluate([[0.5, 0.5], row], [0, 1])
+
+
+def test_rounded_probabilities_are_taken():
+    assert metrics.accuracy(np.array([[0.333, 0.333, 0.333]], np.float16), np.array([0], np.uint8)) == 1.0

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import reprlib
+import warnings
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.exceptions import DataConversionWarning
 
 from sen2pro.errors import Sen2ProError
 
@@ -23,7 +26,7 @@ def check_labels(labels: Any, rows: int) -> NDArray[Any]:
     if len(found) != rows:
         raise Sen2ProError(f"{rows} sentences but {len(found)} labels; they must stand in pairs")
     for row, label in enumerate(found):
-        if label is None or label != label or (isinstance(label, str) and not label.strip()):
+        if _is_missing(label):
             raise Sen2ProError(f"row {row} has no label ({label!r}); give one, or leave the row out")
     kinds = [_kind(label) for label in found]
     other = next((row for row, kind in enumerate(kinds) if kind != kinds[0]), None)
@@ -35,8 +38,8 @@ def check_labels(labels: Any, rows: int) -> NDArray[Any]:
     unusable = next((row for row, kind in enumerate(kinds) if kind not in _KINDS), None)
     if unusable is not None:
         raise Sen2ProError(
-            f"row {unusable} has a {kinds[unusable]} as its label ({found[unusable]!r}); labels are texts, whole "
-            "numbers or truth values"
+            f"Unknown label type: row {unusable} has a {kinds[unusable]} as its label "
+            f"({reprlib.repr(found[unusable])}); labels are texts, whole numbers or truth values"
         )
     return np.array(found)
 
@@ -45,14 +48,34 @@ _KINDS = ("text", "whole number", "truth value")
 
 
 def _as_list(labels: Any) -> list[Any]:
-    if labels is None or isinstance(labels, (str, bytes)) or not hasattr(labels, "__len__"):
+    if labels is None:
+        raise Sen2ProError("it requires y to be passed, but the target y is None: give a label for each sentence")
+    if isinstance(labels, (str, bytes)) or not (hasattr(labels, "__len__") or hasattr(labels, "__array__")):
         raise Sen2ProError(f"give a list of labels, one for each sentence, not {type(labels).__name__}")
     array = labels if isinstance(labels, (list, tuple)) else np.asarray(labels)
     if isinstance(array, np.ndarray):
+        if array.shape[1:] == (1,):
+            warnings.warn(
+                "A column-vector y was passed when a 1d array was expected: its only column is taken",
+                DataConversionWarning,
+                stacklevel=4,
+            )
+            array = array.ravel()
         if array.ndim != 1:
             raise Sen2ProError(f"labels must be a list with one label for each sentence, not of shape {array.shape}")
         array = array.tolist()
     return [label.item() if isinstance(label, np.generic) else label for label in array]
+
+
+def _is_missing(label: Any) -> bool:
+    if label is None or isinstance(label, str):
+        return not (label and label.strip())
+    try:
+        return bool(label != label)  # a number that is none
+    except TypeError:  # pandas' NA will not say
+        return True
+    except ValueError:  # an array, which is no label, but not a missing one
+        return False
 
 
 def _kind(label: Any) -> str:
@@ -69,7 +92,7 @@ def check_classes(labels: NDArray[Any], *, choose: bool) -> NDArray[Any]:
     classes = np.unique(labels)
     if len(classes) < 2:
         raise Sen2ProError(
-            f"all {len(labels)} labels are {classes.tolist()[0]!r}; it takes at least two classes to tell apart"
+            f"all {len(labels)} labels are {classes.tolist()[0]!r}: one class; it takes at least two to tell apart"
         )
     single = [label for label in classes.tolist() if counts[label] == 1]
     if choose and single:
@@ -90,7 +113,8 @@ def to_numbers(labels: NDArray[Any], classes: NDArray[Any], what: str = "label")
     for row, label in enumerate(labels.tolist()):
         if label not in known:
             raise Sen2ProError(
-                f"{what} {label!r} of row {row} was never seen in training; the classes are: {some(classes.tolist())}"
+                f"{what} {label!r} of row {row} was never seen in training; the classes are: "
+                f"{some(classes.tolist())}. Leave the row out, or train on examples of that class too"
             )
     return np.array([known[label] for label in labels.tolist()], np.int64)
 
@@ -99,7 +123,7 @@ def some(names: Sequence[Any], most: int = 10) -> str:
     """Name classes in a message, not more than a few.
 
     >>> some(["a", "b", "c"], 2)
-    'a, b and 1 more'
+    "'a', 'b' and 1 more"
     """
-    shown = ", ".join(map(str, names[:most]))
+    shown = ", ".join(map(repr, names[:most]))
     return shown if len(names) <= most else f"{shown} and {len(names) - most} more"

@@ -5,6 +5,7 @@ All take the probabilities (n, classes) and the true class numbers (n,).
 
 from __future__ import annotations
 
+import reprlib
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -16,6 +17,7 @@ from sen2pro.gaussian import Array64
 
 BINS = 15
 COVERAGE = 0.8
+_TOLERANCE = 0.01  # of a sum of probabilities: some are rounded
 _SMALLEST = 1e-15  # a probability of 0 for what happened would cost infinitely much
 
 
@@ -147,5 +149,17 @@ def confusion(predicted: ArrayLike, truth: ArrayLike, classes: int) -> NDArray[n
 def _checked(probabilities: ArrayLike, truth: ArrayLike) -> tuple[Array64, NDArray[Any]]:
     p, y = np.asarray(probabilities, np.float64), np.asarray(truth)
     if p.ndim != 2 or y.shape != p.shape[:1] or not len(y):
-        raise Sen2ProError(f"probabilities (n, classes) and classes (n,) do not fit: {p.shape} and {y.shape}")
+        raise Sen2ProError(f"probabilities (n, classes) and class numbers (n,) do not fit: {p.shape} and {y.shape}")
+    if not np.issubdtype(y.dtype, np.integer) or y.min() < 0 or y.max() >= p.shape[1]:
+        raise Sen2ProError(
+            f"the truth is given in class numbers, whole numbers from 0 to {p.shape[1] - 1} that say which column of "
+            f"the probabilities is the true one, not {reprlib.repr(y.tolist())}"
+        )
+    wrong = ~((p >= 0) & (p <= 1)).all(axis=1) | (np.abs(p.sum(axis=1) - 1) > _TOLERANCE)  # also what is not a number
+    if wrong.any():
+        row = int(wrong.argmax())
+        raise Sen2ProError(
+            f"row {row} is no distribution over the classes: {reprlib.repr(p[row].tolist())}; probabilities lie "
+            "between 0 and 1 and sum to 1 (of logits, take the softmax)"
+        )
     return p, y
