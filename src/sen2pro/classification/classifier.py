@@ -3,31 +3,35 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+import reprlib
+from collections.abc import Iterable, Mapping, Sequence
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
+from sen2pro.checks import check_seed, check_sentences
 from sen2pro.classification import saving
 from sen2pro.classification.choosing import PENALTIES, Choice, Part, choose, folds
 from sen2pro.classification.features import FEATURES, Scaling
 from sen2pro.classification.finetune import FineTuning, fine_tuned
-from sen2pro.classification.heads import HEADS, Weights, fit, probabilities
+from sen2pro.classification.heads import HEADS, Labels, Weights, fit, probabilities
 from sen2pro.classification.labels import check_classes, check_labels, to_numbers
-from sen2pro.classification.loading import load_encoder
+from sen2pro.classification.loading import Packed, check_encoder, load_encoder
 from sen2pro.errors import Sen2ProError, one_of
 from sen2pro.gaussian import Array64, Gaussian
 from sen2pro.model import Sen2Pro
 from sen2pro.progress import Show
 from sen2pro.resolve import DEFAULT_MODEL
-from sen2pro.signature import Signature, check_comparable
+from sen2pro.signature import _MATTERS, Signature
 
 Sentences = Sequence[str] | Gaussian
 Answers = Sequence[Any] | NDArray[Any]
+_CHUNK = 2048  # sentences whose features are in memory at once when predicting
 
 
 class Sen2ProClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
@@ -44,7 +48,7 @@ class Sen2ProClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         `one-pass`, `sampling` or `shrinkage` as for `Sen2Pro`; `auto` is one pass where the model has a head, else
         sampling.
     samples, uncertainty
-        As for `Sen2Pro`.
+        As for `Sen2Pro`; samples count only where something is sampled.
     features
         `mean`, or the paper's concatenation `mean+variance`; `auto` takes the better.
     head
@@ -55,15 +59,16 @@ class Sen2ProClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
     seed
         Makes the result reproducible.
     finetune
-        Train the encoder too, with the gradient through reparameterised samples: True, or a `FineTuning` that says how.
-        Minutes to hours; the encoder is then sampled.
+        Train the encoder too: True, or a `FineTuning` that says how. Minutes to hours.
 
     Attributes
     ----------
     classes_
         The labels, sorted.
     choice_
-        What was chosen, with its log-loss on rows that were not trained on.
+        What was chosen, with its log-loss and accuracy on rows that were not trained on.
+    settings_
+        The settings that it was fitted with; those of `set_params` count from the next fit on.
     n_features_in_
         Dimensions of a Gaussian.
 
@@ -80,11 +85,13 @@ class Sen2ProClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
 
     classes_: NDArray[Any]
     choice_: Choice
+    settings_: dict[str, Any]
     scaling_: Scaling
     weights_: Weights
     signature_: Signature | None
     n_features_in_: int
-    _loaded: Sen2Pro
+    _encoder: Sen2Pro | None  # with which it was fitted, once it is loaded
+    _cache: dict[str, Sen2Pro]  # the encoder that was loaded last, shared with all clones
 
     def __init__(
         self,
@@ -128,96 +135,127 @@ class Sen2ProClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         show_progress_bar
             As for `Sen2Pro.encode`.
         """
-        names = self._checked_settings()
-        labels = check_labels(y, _count(X))
-        self.classes_ = check_classes(labels, choose=validation is None)
-        numbers = to_numbers(labels, self.classes_)
-        self.__dict__.pop("_loaded", None)
+        choices, settings = self._checked_settings(), self.get_params(deep=False)
+        sentences = _checked(X)
+        if not len(sentences):
+            raise Sen2ProError("there are no sentences to learn from")
+        labels = check_labels(y, len(sentences))
+        classes = check_classes(labels, choose=validation is None)
+        numbers = to_numbers(labels, classes)
+        held_out = None if validation is None else _checked_validation(validation, classes)
+        encoder: Sen2Pro | None = None
+        signature: Signature | None
         if self.finetune:
-            if isinstance(X, Gaussian) or (validation is not None and isinstance(validation[0], Gaussian)):
-                raise Sen2ProError("to train the encoder it takes the sentences, not their Gaussians")
-            held_out = None
-            if validation is not None:
-                held = _sentences(validation[0])
-                held_out = held, to_numbers(check_labels(validation[1], len(held)), self.classes_, "validation label")
-            self._loaded, self.scaling_, self.weights_, self.choice_ = fine_tuned(
-                self, _sentences(X), numbers, held_out, len(self.classes_), show_progress_bar
+            texts = None if held_out is None else (_texts(held_out[0]), held_out[1])
+            encoder, scaling, weights, choice = fine_tuned(
+                self, _texts(sentences), numbers, texts, len(classes), show_progress_bar
             )
-            self.signature_ = self._loaded.signature()
-            self.n_features_in_ = self._loaded.dim
-            return self
-        gaussian = self._gaussian(X, show_progress_bar)
-        self.signature_, self.n_features_in_ = gaussian.signature, gaussian.dim
-        parts = self._parts(gaussian, numbers, validation, show_progress_bar)
-        self.choice_ = choose(parts, len(self.classes_), **names, seed=self.seed)
-        self.scaling_ = Scaling.fit(gaussian, self.choice_.features)
-        found = fit(
-            self.scaling_(gaussian), numbers, len(self.classes_), self.choice_.head, self.choice_.C, seed=self.seed
-        )
-        self.weights_ = found.scaled(self.choice_.temperature)
+            signature, dim = encoder.signature(), encoder.dim
+        else:
+            if not (isinstance(sentences, Gaussian) and (held_out is None or isinstance(held_out[0], Gaussian))):
+                encoder = self._found(settings)
+            gaussian = _encoded(sentences, encoder, show_progress_bar)
+            signature, dim = gaussian.signature, gaussian.dim
+            if held_out is None:
+                parts = folds(gaussian, numbers, self.seed)
+            else:
+                other = _encoded(held_out[0], encoder, show_progress_bar)
+                self._check_fits(other, dim, signature, "the validation set")
+                parts = [Part(gaussian, numbers, other, held_out[1])]
+            choice = choose(parts, len(classes), **choices, seed=self.seed)
+            scaling = Scaling.fit(gaussian, choice.features)
+            found = fit(scaling(gaussian), numbers, len(classes), choice.head, choice.C, seed=self.seed)
+            weights = found.scaled(choice.temperature)
+        self.classes_, self.choice_, self.settings_ = classes, choice, settings
+        self.scaling_, self.weights_, self._encoder = scaling, weights, encoder
+        self.signature_, self.n_features_in_ = signature, dim
         return self
 
     def _checked_settings(self) -> dict[str, Sequence[Any]]:
         """Return what there is to choose from."""
+        check_encoder(self.model, self.method, self.samples, self.uncertainty)
         one_of("features", self.features, ("auto", *FEATURES))
         one_of("head", self.head, ("auto", *HEADS))
-        if self.C is not None and not (isinstance(self.C, (int, float)) and self.C > 0):
+        if self.C is not None and (not isinstance(self.C, Real) or isinstance(self.C, bool) or not self.C > 0):
             raise Sen2ProError(f"C must be a number above 0, or None to have it chosen, not {self.C!r}")
+        if check_seed(self.seed) < 0:
+            raise Sen2ProError(f"seed must be a whole number of at least 0, not {self.seed!r}")
+        if not isinstance(self.finetune, (bool, FineTuning)):
+            raise Sen2ProError(f"finetune is True, False or a FineTuning, not {self.finetune!r}")
         return {
             "features": FEATURES if self.features == "auto" else (self.features,),
             "heads": HEADS if self.head == "auto" else (self.head,),
             "penalties": PENALTIES if self.C is None else (float(self.C),),
         }
 
-    def _parts(
-        self,
-        gaussian: Gaussian,
-        numbers: NDArray[np.int64],
-        validation: tuple[Sentences, Answers] | None,
-        show: Show,
-    ) -> list[Part]:
-        if validation is None:
-            return folds(gaussian, numbers, self.seed)
-        X, y = validation
-        held_out = to_numbers(check_labels(y, _count(X)), self.classes_, "validation label")
-        other = self._gaussian(X, show)
-        check_comparable(gaussian.signature, other.signature)
-        return [Part(gaussian, numbers, other, held_out)]
-
     def predict_proba(self, X: Sentences, *, show_progress_bar: Show = None) -> Array64:
         """Return the probability of each class (n, classes), averaged over the sentences' distributions."""
         check_is_fitted(self, "weights_")
-        gaussian = self._gaussian(X, show_progress_bar)
-        if gaussian.dim != self.n_features_in_:
-            raise Sen2ProError(
-                f"trained on Gaussians of {self.n_features_in_} dimensions, but these have {gaussian.dim}"
-            )
-        check_comparable(self.signature_, gaussian.signature)
-        return probabilities(self.scaling_(gaussian), self.weights_)
+        sentences = _checked(X)
+        gaussian = _encoded(sentences, None if isinstance(sentences, Gaussian) else self.encoder, show_progress_bar)
+        self._check_fits(gaussian, self.n_features_in_, self.signature_, "X")
+        result = np.empty((len(gaussian), len(self.classes_)))
+        for start in range(0, len(gaussian), _CHUNK):
+            rows = slice(start, start + _CHUNK)
+            result[rows] = probabilities(self.scaling_(gaussian[rows]), self.weights_)
+        return result
 
     def predict(self, X: Sentences, *, show_progress_bar: Show = None) -> NDArray[Any]:
         """Return the most probable class of each sentence (n,)."""
         found = self.predict_proba(X, show_progress_bar=show_progress_bar)
         return np.asarray(self.classes_[found.argmax(axis=1)])
 
+    def score(self, X: Sentences, y: Answers, sample_weight: ArrayLike | None = None) -> float:
+        """Return the share of sentences whose class is found; a label that was never trained on is an error."""
+        check_is_fitted(self, "weights_")
+        sentences = _checked(X)
+        if not len(sentences):
+            raise Sen2ProError("there are no sentences to judge by")
+        truth = to_numbers(check_labels(y, len(sentences)), self.classes_)
+        right = self.predict_proba(sentences).argmax(axis=1) == truth
+        return float(np.average(right, weights=None if sample_weight is None else np.asarray(sample_weight)))
+
     @property
     def encoder(self) -> Sen2Pro:
         """The model that encodes; loaded when it is first needed."""
-        if isinstance(self.model, Sen2Pro) and not self.finetune:
-            return self.model
-        if "_loaded" not in self.__dict__:
-            if self.finetune and hasattr(self, "weights_"):
-                raise Sen2ProError("the fine-tuned encoder does not travel in a pickle; use save and load")
-            self._loaded = load_encoder(self.model, self.method, self.samples, self.uncertainty, self.seed)
-        return self._loaded
+        if not hasattr(self, "weights_"):
+            return self._found(self.get_params(deep=False))
+        if bool(self.finetune) != bool(self.settings_["finetune"]):
+            raise Sen2ProError("the settings were changed (finetune) since the classifier was fitted; fit again")
+        if self._encoder is None:
+            self._encoder = self._found(self.settings_)
+        return self._encoder
 
-    def _gaussian(self, X: Sentences, show: Show) -> Gaussian:
-        """Return the Gaussians of sentences; ready-made ones as they are."""
-        if not isinstance(X, Gaussian):
-            return self.encoder.encode(_sentences(X), show_progress_bar=show)
-        if len(X.shape) != 2:
-            raise Sen2ProError(f"give a batch of Gaussians (n, k), not a single one of shape {X.shape}")
-        return X
+    def _found(self, settings: Mapping[str, Any]) -> Sen2Pro:
+        """Return the encoder of these settings: the given one, that which was loaded last, or a new one."""
+        model = settings["model"]
+        if isinstance(model, Sen2Pro):
+            return model
+        how = [settings[name] for name in ("model", "method", "samples", "uncertainty", "seed")]
+        cache: dict[str, Sen2Pro] = self.__dict__.setdefault("_cache", {})
+        found = cache.get(str(how))
+        if found is None:
+            found = load_encoder(*how)
+            cache.clear()
+            cache[str(how)] = found
+        return found
+
+    def _check_fits(self, gaussian: Gaussian, dim: int, trained: Signature | None, what: str) -> None:
+        if gaussian.dim != dim:
+            raise Sen2ProError(
+                f"{what} has {gaussian.dim} features, but {type(self).__name__} is expecting {dim} features as input: "
+                f"it was trained on Gaussians of {dim} dimensions"
+            )
+        if trained is None or gaussian.signature is None:
+            return
+        sides = [{name: getattr(side, name) for name in _MATTERS} for side in (trained, gaussian.signature)]
+        differing = [name for name in _MATTERS if sides[0][name] != sides[1][name]]
+        if differing:
+            said = [", ".join(f"{name} {side[name]!r}" for name in differing) for side in sides]
+            raise Sen2ProError(
+                f"the classifier was trained on Gaussians with {said[0]}, but {what} has {said[1]}; encode with the "
+                "settings it was trained with, or fit again"
+            )
 
     def save(self, folder: str | Path) -> None:
         """Write the classifier to a new folder: a few hundred kilobytes, and the encoder if it was fine-tuned."""
@@ -230,19 +268,38 @@ class Sen2ProClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         return saving.load(cls, Path(folder), model)
 
     def __sklearn_clone__(self) -> Sen2ProClassifier:
-        # The encoder is shared: it does not change, and copying it would take its space once for each fold.
         settings = self.get_params(deep=False)
         shared = {name: value if name == "model" else copy.deepcopy(value) for name, value in settings.items()}
         clone = type(self)(**shared)
-        if "_loaded" in self.__dict__ and not self.finetune:
-            clone._loaded = self._loaded
+        # The encoder is shared: it does not change, and copying it would take its space once for each fold.
+        clone._cache = self.__dict__.setdefault("_cache", {})
         return clone
+
+    def __copy__(self) -> Sen2ProClassifier:
+        copied = type(self).__new__(type(self))
+        copied.__dict__.update(self.__dict__)
+        return copied
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Sen2ProClassifier:
+        copied = copy.copy(self)
+        shared = {"model", "settings_", "_encoder", "_cache"}
+        copied.__dict__ |= {
+            name: copy.deepcopy(value, memo) for name, value in self.__dict__.items() if name not in shared
+        }
+        return copied
 
     def __getstate__(self) -> dict[str, Any]:
         state = dict(super().__getstate__())
-        state.pop("_loaded", None)
-        if isinstance(self.model, Sen2Pro):
-            state.update(saving.reference(self.model))
+        state.pop("_cache", None)
+        if "weights_" in state:
+            if self.settings_["finetune"]:
+                raise Sen2ProError("the fine-tuned encoder does not travel in a pickle; use save and load")
+            state["_encoder"] = None
+        given = [self.model, state.get("settings_", {}).get("model")]
+        packed = {id(model): Packed(model) for model in given if isinstance(model, Sen2Pro)}
+        state["model"] = packed.get(id(given[0]), given[0])
+        if "settings_" in state:
+            state["settings_"] = {**self.settings_, "model": packed.get(id(given[1]), given[1])}
         return state
 
     def __sklearn_tags__(self) -> Any:
@@ -251,14 +308,50 @@ class Sen2ProClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         return tags
 
 
-def _sentences(X: Any) -> list[str]:
-    """Return a list of sentences, from an array or a column of a table as well."""
-    if isinstance(X, str):
-        raise Sen2ProError("give a list of sentences, not one text")
-    return list(X.tolist() if hasattr(X, "tolist") else X)
-
-
-def _count(X: Any) -> int:
-    if isinstance(X, str) or not hasattr(X, "__len__"):
+def _checked(X: Any) -> list[str] | Gaussian:
+    """Return a list of sentences, also from an array or a column of a table, or the batch of Gaussians."""
+    if isinstance(X, Gaussian):
+        if len(X.shape) != 2:
+            raise Sen2ProError(f"give a batch of Gaussians (n, k), not a single one of shape {X.shape}")
+        return X
+    if isinstance(X, Mapping) or hasattr(X, "columns"):
+        raise Sen2ProError(f"give one column, for instance frame['text'], not a whole {type(X).__name__}")
+    found = X.tolist() if hasattr(X, "tolist") else X
+    if isinstance(found, (str, bytes)) or not isinstance(found, Iterable):
         raise Sen2ProError(f"give a list of sentences or a batch of Gaussians, not {type(X).__name__}")
-    return X.shape[0] if isinstance(X, Gaussian) else len(X)
+    texts = list(found)
+    for row, text in enumerate(texts):
+        if isinstance(text, Gaussian):
+            raise Sen2ProError("give one batch of Gaussians, not a list of them: Gaussian.concatenate(list)")
+        if not isinstance(text, str):
+            raise Sen2ProError(
+                f"sentence {row} is not a text but {type(text).__name__}: {reprlib.repr(text)}; give texts, or the "
+                "batch of Gaussians itself, not its means"
+            )
+        if not text.strip():
+            raise Sen2ProError(f"sentence {row} is empty or blank: {text!r}; leave the row out")
+    return check_sentences(texts)
+
+
+def _checked_validation(validation: Any, classes: NDArray[Any]) -> tuple[list[str] | Gaussian, Labels]:
+    """Return further sentences and the numbers of their classes."""
+    if not isinstance(validation, (tuple, list)) or len(validation) != 2 or isinstance(validation[0], str):
+        raise Sen2ProError(f"validation is a pair (sentences, labels), not {reprlib.repr(validation)}")
+    sentences = _checked(validation[0])
+    if not len(sentences):
+        raise Sen2ProError("there are no sentences in the validation set; leave it out to choose by cross-validation")
+    return sentences, to_numbers(check_labels(validation[1], len(sentences)), classes, "validation label")
+
+
+def _texts(sentences: list[str] | Gaussian) -> list[str]:
+    if isinstance(sentences, Gaussian):
+        raise Sen2ProError("to train the encoder it takes the sentences, not their Gaussians")
+    return sentences
+
+
+def _encoded(sentences: list[str] | Gaussian, encoder: Sen2Pro | None, show: Show) -> Gaussian:
+    """Return the Gaussians of sentences; ready-made ones as they are."""
+    if isinstance(sentences, Gaussian):
+        return sentences
+    assert encoder is not None
+    return encoder.encode(sentences, show_progress_bar=show)

@@ -1,23 +1,32 @@
-"""The encoder of a classifier."""
+"""The encoder of a classifier: loaded by its name, and written down such that it can be made again."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from sen2pro.checks import SOURCES, check_samples
 from sen2pro.errors import HeadMissing, Sen2ProError, one_of
 from sen2pro.model import METHODS, Sen2Pro
+
+
+def check_encoder(model: Any, method: str, samples: Any, uncertainty: str) -> None:
+    """Refuse settings with which no encoder can be loaded."""
+    if not isinstance(model, (str, Path, Sen2Pro)):
+        raise Sen2ProError(f"model is a name, a folder or a Sen2Pro, not {type(model).__name__}")
+    one_of("method", method, ("auto", *METHODS))
+    one_of("uncertainty", uncertainty, ("both", *SOURCES))
+    check_samples(samples, SOURCES if uncertainty == "both" else (uncertainty,))
 
 
 def load_encoder(
     model: str | Path | Sen2Pro, method: str, samples: int | tuple[int, int], uncertainty: str, seed: int
 ) -> Sen2Pro:
     """Load a model; the method `auto` is one pass where there is a head for it, else sampling."""
-    one_of("method", method, ("auto", *METHODS))
+    check_encoder(model, method, samples, uncertainty)
     if isinstance(model, Sen2Pro):
         return model
-    if not isinstance(model, (str, Path)):
-        raise Sen2ProError(f"model is a name, a folder or a Sen2Pro, not {type(model).__name__}")
     settings: dict[str, Any] = {"uncertainty": uncertainty, "seed": seed}
     if method in ("auto", "one-pass"):
         try:
@@ -26,3 +35,72 @@ def load_encoder(
             if method == "one-pass":
                 raise
     return Sen2Pro(str(model), method="sampling" if method == "auto" else method, samples=samples, **settings)
+
+
+def place(model: str | Path) -> str:
+    """Return a hub id as it is, and a folder such that it is found from anywhere."""
+    is_folder = any((Path(model) / file).is_file() for file in ("config.json", "modules.json"))
+    return str(Path(model).resolve() if is_folder else model)
+
+
+def recipe(model: Sen2Pro) -> dict[str, Any]:
+    """Return the settings with which `rebuilt` makes the same model again; refuse one that has more to it."""
+    lost = _lost(model)
+    if lost:
+        raise Sen2ProError(
+            f"this model cannot be found again: {lost}. Save it, model.save(folder), and give the classifier "
+            "Sen2Pro.load(folder) as its model"
+        )
+    encoder = model.encoder
+    assert encoder.folder is not None
+    own_folder = encoder.folder.resolve().name == encoder.name or (encoder.folder / "sen2pro.json").is_file()
+    found = {
+        "model": str(encoder.folder.resolve()) if own_folder else encoder.name,
+        "method": model.method,
+        "samples": [model.samples[source] for source in SOURCES],
+        "uncertainty": model.uncertainty,
+        "combine": model.combine,
+        "pooling": encoder.pooling,
+        "normalize": model.normalize,
+        "whitening": None if model.whitening else False,
+        "dropout": encoder.rate,
+        "seed": model.seed,
+        "precision": encoder.precision,
+        "vocabulary": model._vocabulary,
+    }
+    if model.method == "one-pass":
+        del found["samples"]
+    return found
+
+
+def _lost(model: Sen2Pro) -> str | None:
+    """Say what of a model is only in memory."""
+    if model.encoder.folder is None:
+        return "its network is in memory, not in a folder or on the hub"
+    if model.whitening:
+        kept = model._find_whitening(None, {"pooling": model.encoder.pooling})
+        if kept is None or kept.hash != model.whitening.hash:
+            return "its whitening is not in its folder"
+    if model.method != "sampling":
+        try:
+            head = model._find_head(None)
+        except HeadMissing:
+            head = None
+        if str(head) != str(model.head):
+            return "its head is neither in its folder nor one that comes with the package"
+    return None
+
+
+def rebuilt(settings: Mapping[str, Any]) -> Sen2Pro:
+    """Make the model of a recipe."""
+    return Sen2Pro(**settings)
+
+
+class Packed:
+    """Stands for a model in a pickle; what is unpickled is the model, made again."""
+
+    def __init__(self, model: Sen2Pro) -> None:
+        self.recipe = recipe(model)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return rebuilt, (self.recipe,)
