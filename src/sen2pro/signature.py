@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from sen2pro.errors import Sen2ProError
 
 # What two results must agree on before they may be compared.
-_MATTERS = ("hash", "pooling", "geometry", "whitening", "uncertainty", "dropout", "edits", "combine", "estimator")
+MATTERS = ("hash", "pooling", "geometry", "whitening", "uncertainty", "dropout", "edits", "combine", "estimator")
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ def check_comparable(a: Signature | None, b: Signature | None) -> None:
         return
     differing = [
         f"{name} {getattr(a, name)!r} against {getattr(b, name)!r}"
-        for name in _MATTERS
+        for name in MATTERS
         if getattr(a, name) != getattr(b, name)
     ]
     if differing:

@@ -27,7 +27,7 @@ from sen2pro.gaussian import Array64, Gaussian
 from sen2pro.model import Sen2Pro
 from sen2pro.progress import Show
 from sen2pro.resolve import DEFAULT_MODEL
-from sen2pro.signature import _MATTERS, Signature
+from sen2pro.signature import MATTERS, Signature
 
 Sentences = Sequence[str] | Gaussian
 Answers = Sequence[Any] | NDArray[Any]
@@ -248,8 +248,8 @@ class Sen2ProClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
             )
         if trained is None or gaussian.signature is None:
             return
-        sides = [{name: getattr(side, name) for name in _MATTERS} for side in (trained, gaussian.signature)]
-        differing = [name for name in _MATTERS if sides[0][name] != sides[1][name]]
+        sides = [{name: getattr(side, name) for name in MATTERS} for side in (trained, gaussian.signature)]
+        differing = [name for name in MATTERS if sides[0][name] != sides[1][name]]
         if differing:
             said = [", ".join(f"{name} {side[name]!r}" for name in differing) for side in sides]
             raise Sen2ProError(

@@ -140,7 +140,7 @@ def run_train(
     texts, labels = source.read()
     source.check_classes(labels, choose=validation is None)
     held_out = _read_validation(validation, column, label, source.labels) if validation else None
-    from sen2pro.classification import FineTuning, Sen2ProClassifier, evaluate
+    from sen2pro.classification import FineTuning, Sen2ProClassifier
 
     quiet()
     # The checkpoints go beside the folder: a killed run can be started again as it was.
@@ -157,14 +157,10 @@ def run_train(
     console.print(
         f"{len(texts)} sentences, {len(classifier.classes_)} classes -> {folder}\n"
         f"settings, chosen {by} where not given:\n{_explained(classifier.choice_)}\n"
-        f"log-loss {classifier.choice_.log_loss:.4f} on sentences not trained on (0 is best, guessing has "
-        f"{math.log(len(classifier.classes_)):.4f})",
+        f"accuracy {classifier.choice_.accuracy:.2f} and log-loss {classifier.choice_.log_loss:.4f} on sentences not "
+        f"trained on (guessing has {1 / len(classifier.classes_):.2f} and {math.log(len(classifier.classes_)):.4f})",
         markup=False, highlight=False, soft_wrap=True,
     )  # fmt: skip
-    if held_out is not None:
-        numbers = {name: i for i, name in enumerate(classifier.classes_.tolist())}
-        scores = evaluate(classifier.predict_proba(held_out[0]), [numbers[name] for name in held_out[1]])
-        console.print(f"accuracy on the validation set: {scores.accuracy:.4f} of {scores.n}", highlight=False)
     report(gathered, classifier.signature_)
 
 
@@ -183,7 +179,6 @@ _MEANING = {
     "mean+variance": "centre and spread of each sentence's distribution",
     "expected": "trained on average over each distribution, in closed form",
     "sampled": "trained on samples of each distribution",
-    "fine-tuned": "trained together with the encoder",
 }
 
 
