@@ -153,7 +153,8 @@ T7: dict[str, dict[str, dict[int | str, tuple[float, float]]]] = {
 _AVERAGE = "The paper's average is taken here over the same sets as ours."
 NOTES = {
     "T1": [
-        "The paper trains the encoder too; here it is frozen, and only the head learns.",
+        "The paper trains the encoder too; here it is frozen, and only the head learns, unless the row says otherwise "
+        "(`--finetune`, `--setfit`).",
         "Tables 1 and 7 of the paper disagree on the same rows (AG News with 10 examples: 74.4 and 73.4).",
     ],
     "T7": ["Tables 1 and 7 of the paper disagree on the same rows (AG News with 10 examples: 74.4 and 73.4)."],
