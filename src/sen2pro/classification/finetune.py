@@ -129,18 +129,11 @@ def fine_tuned(
     parts = [choosing.Part(gaussians[0], train.labels, gaussians[1], judges.labels)]
     choice = choose(parts, classes, **names, seed=classifier.seed)
     if held_out is None:  # its own sentences: the head may learn from all of them
-        train, gaussians[0] = (
-            Part([*train.texts, *judges.texts], np.r_[train.labels, judges.labels]),
-            _joined(gaussians),
-        )
+        train = Part([*train.texts, *judges.texts], np.r_[train.labels, judges.labels])
+        gaussians[0] = Gaussian.concatenate(gaussians)
     scaling = Scaling.fit(gaussians[0], choice.features)
     weights = fit(scaling(gaussians[0]), train.labels, classes, choice.head, choice.C, seed=classifier.seed)
     return model, scaling, weights.scaled(choice.temperature), choice
-
-
-def _joined(parts: list[Gaussian]) -> Gaussian:
-    mean, variance = (np.concatenate([getattr(part, name) for part in parts]) for name in ("mean", "variance"))
-    return Gaussian(mean, variance, parts[0].signature)
 
 
 def _split(every: Part, share: float, seed: int) -> tuple[Part, Part]:

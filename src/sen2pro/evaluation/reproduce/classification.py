@@ -256,7 +256,7 @@ def _fewer(lab: Lab) -> tuple[Lab, list[str]]:
     numbers = [shots for shots in lab.shots if shots != FULL]
     if not lab.limit or not numbers:
         return lab, []
-    kept = tuple(shots for shots in numbers if shots <= max(lab.limit or 0, min(numbers)))
+    kept = tuple(shots for shots in numbers if shots <= max(lab.limit, min(numbers)))
     if kept == lab.shots:
         return lab, []
     said = f"With --limit {lab.limit}, only {', '.join(map(str, kept))} examples of each class."
