@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 import torch
 import transformers
+from labelled_texts import LABELS, TEXTS
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
 from sen2pro import Sen2Pro
+from sen2pro.classification import Sen2ProClassifier
 
 torch.set_num_threads(1)  # the tiny models gain nothing from more, and a busy machine loses
 
@@ -148,6 +150,12 @@ def shared_folder(bert, tokenizer, tmp_path_factory):
     bert.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
+
+
+@pytest.fixture(scope="module")
+def fitted(shared_folder):
+    """A classifier of the tiny BERT's Gaussians, with two classes."""
+    return Sen2ProClassifier(Sen2Pro(str(shared_folder), samples=4)).fit(TEXTS, LABELS)
 
 
 @pytest.fixture(scope="session")

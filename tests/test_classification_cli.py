@@ -8,6 +8,7 @@ import threading
 
 import numpy as np
 import pytest
+from labelled_texts import MONEY, SPORT
 from sklearn.metrics import precision_recall_fscore_support
 from typer.testing import CliRunner
 
@@ -17,8 +18,6 @@ from sen2pro.cli import classify
 from sen2pro.cli.app import app
 from sen2pro.cli.inputs import Source
 
-SPORT = ["the man plays the ball", "a woman runs in the park", "the dog runs slowly", "a man runs quickly"]
-MONEY = ["the market fell today", "the price rose tomorrow", "the market rose and the price fell", "a big price today"]
 ROWS = [(text, "sport") for text in SPORT] + [(text, "money") for text in MONEY]
 
 

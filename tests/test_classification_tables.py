@@ -17,8 +17,8 @@ from sen2pro.estimation import estimate
 from sen2pro.evaluation import paper
 from sen2pro.evaluation.data import CLASSIFICATION_SETS, DataMissing
 from sen2pro.evaluation.lab import Lab
-from sen2pro.evaluation.reproduce import classification, reproduce
-from sen2pro.evaluation.reproduce.classification import PLAIN, POINT, SEN2VEC, SETFIT, TUNED, Task, TooMany, cut, few
+from sen2pro.evaluation.reproduce import labelled, reproduce
+from sen2pro.evaluation.reproduce.labelled import PLAIN, POINT, SEN2VEC, SETFIT, TUNED, Task, TooMany, cut, few
 from sen2pro.evaluation.reproduce.sampled_texts import curves, roots, t8_line
 from sen2pro.evaluation.store import Store
 
@@ -93,7 +93,7 @@ def test_full_is_the_whole_training_set_without_the_validation_set(lab, monkeypa
 
 
 def test_what_would_take_too_long_is_left_out_and_said(lab, monkeypatch):
-    monkeypatch.setattr("sen2pro.evaluation.reproduce.classification._MOST_COPIES", 320)
+    monkeypatch.setattr("sen2pro.evaluation.reproduce.labelled._MOST_COPIES", 320)
     result = reproduce("T1", lab)  # of AG News 640 copies, of IMDB 320
     rows = {(row[0], row[2]): row for row in result.grids[0].rows}
     assert rows["AG News", SEN2VEC][4] == "Sen2Vec, 15 copies would take the passes of 640 texts"
@@ -109,9 +109,9 @@ def test_what_trains_the_encoder_is_trained_once_and_compared(lab, monkeypatch):
         calls.append((len(sentences), seed))
         return np.full((len(test), int(labels.max()) + 1), 1 / (labels.max() + 1))  # the first class for all
 
-    monkeypatch.setattr(classification, "setfit", trained)
-    monkeypatch.setattr(classification, "setfit_name", lambda: "setfit")
-    monkeypatch.setattr(classification, "FineTuning", lambda: FineTuning(epochs=1))
+    monkeypatch.setattr(labelled, "setfit", trained)
+    monkeypatch.setattr(labelled, "setfit_name", lambda: "setfit")
+    monkeypatch.setattr(labelled, "FineTuning", lambda: FineTuning(epochs=1))
     lab.finetune = lab.setfit = True
     first = reproduce("T1", lab)
     again = reproduce("T1", lab)
