@@ -18,7 +18,7 @@ from sen2pro.evaluation import paper
 from sen2pro.evaluation.data import CLASSIFICATION_SETS, DataMissing, read_classification, spread
 from sen2pro.evaluation.lab import Lab, moments
 from sen2pro.evaluation.report import Line
-from sen2pro.evaluation.reproduce.classification import few
+from sen2pro.evaluation.reproduce.labelled import few
 from sen2pro.evaluation.statistics import Statistic, average_statistic, mean_of, mean_statistic, paired_bootstrap
 from sen2pro.gaussian import Array, Array64, Gaussian
 

@@ -1,0 +1,215 @@
+"""One set of labelled texts, and every system of tables 1 and 7 on it."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sen2pro import __version__
+from sen2pro.classification import FineTuning, Sen2ProClassifier
+from sen2pro.classification.baselines import COPIES, augmented, logistic_regression, setfit, setfit_name
+from sen2pro.classification.metrics import losses as losses_of
+from sen2pro.errors import Sen2ProError, TruncationWarning
+from sen2pro.evaluation.data import WHOLE_SETS, Labelled, read_classification, spread
+from sen2pro.evaluation.lab import FULL, Lab, Shots
+from sen2pro.evaluation.report import Line
+from sen2pro.evaluation.statistics import Statistic, mean_of, mean_statistic, paired_bootstrap
+from sen2pro.gaussian import Array, Array64, Gaussian
+from sen2pro.model import Sen2Pro
+
+OURS, PLAIN, POINT = "Sen2Pro", "plain vector", "plain vector, our head"
+SEN2VEC, SETFIT, TUNED = "Sen2Vec, 15 copies", "SetFit", "Sen2Pro, fine-tuned"
+_MOST_COPIES = 40_000  # texts that Sen2Vec may be trained on: half an hour of passes of long ones
+_TRAINED_SHOTS = 16  # beyond, training the encoder takes hours without a GPU
+
+
+@dataclass(frozen=True, eq=False)
+class Encoded:
+    """Sentences with plain vectors, Gaussians of each source, and labels."""
+
+    texts: list[str]
+    vectors: Array
+    parts: dict[str, Gaussian]
+    labels: NDArray[np.int64]
+
+    def __getitem__(self, rows: NDArray[np.int64]) -> Encoded:
+        parts = {name: part[rows] for name, part in self.parts.items()}
+        return Encoded([self.texts[i] for i in rows], self.vectors[rows], parts, self.labels[rows])
+
+
+class TooMany(Sen2ProError):
+    """What a baseline would take too long for; the message is what a note says of it."""
+
+
+def few(labels: NDArray[np.int64], names: Sequence[str], shots: Shots, seed: int) -> NDArray[np.int64]:
+    """Return the rows of so many examples of each class, drawn by seed."""
+    if shots == FULL:
+        return np.arange(len(labels))
+    rng, rows = np.random.default_rng(seed), []
+    for number, name in enumerate(names):
+        found = np.flatnonzero(labels == number)
+        if len(found) < shots:
+            raise Sen2ProError(f"{shots} shots, but class {name!r} has {len(found)} examples; ask for fewer")
+        rows.append(rng.choice(found, shots, replace=False))
+    return np.concatenate(rows)
+
+
+class Task:
+    """One of the sets: what is encoded of it, and the probabilities of each system on its test part."""
+
+    def __init__(self, lab: Lab, name: str) -> None:
+        self.lab, self.name, self.model = lab, name, lab.encoder()
+        self.train = read_classification(name, "train")
+        self.names, self.cut = self.train.names, 0
+        self.validation, self.test = (self._whole(read_classification(name, split)) for split in ("val", "test"))
+        self._drawn: dict[tuple[Shots, int], Encoded] = {}
+
+    def _whole(self, data: Labelled) -> Encoded:
+        rows = np.arange(len(data.texts))
+        if self.lab.limit:
+            rows = np.array(spread(len(rows), self.lab.limit))
+        return self._encoded([data.texts[i] for i in rows], data.labels[rows])
+
+    def _encoded(self, texts: list[str], labels: NDArray[np.int64]) -> Encoded:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", TruncationWarning)  # said once, in a note
+            found = Encoded(texts, *self.lab.store.with_vectors(self.model, texts), labels)
+        self.cut += cut(self.model, texts)
+        return found
+
+    def drawn(self, shots: Shots, seed: int) -> Encoded:
+        """Return the training sentences of a draw."""
+        if (shots, seed) not in self._drawn:
+            texts, labels = self._everything() if shots == FULL else (self.train.texts, self.train.labels)
+            rows = few(labels, self.names, shots, seed)
+            self._drawn[shots, seed] = self._encoded([texts[i] for i in rows], labels[rows])
+        return self._drawn[shots, seed]
+
+    def _everything(self) -> tuple[Sequence[str], NDArray[np.int64]]:
+        """Return the whole training set, but for what is in the validation set."""
+        if self.name not in WHOLE_SETS:
+            raise Sen2ProError("its whole training set is not here")
+        whole, held_out = read_classification(self.name, "train_full"), set(self.validation.texts)
+        rows = [i for i, text in enumerate(whole.texts) if text not in held_out]
+        return [whole.texts[i] for i in rows], whole.labels[rows]
+
+    def draws(self, shots: Shots) -> range:
+        """Return the seeds of the draws; there is one way to take everything."""
+        return range(1 if shots == FULL else self.lab.seeds)
+
+    def sen2pro(self, shots: Shots, seed: int, kind: str = "m+d", features: str = "auto") -> Array64:
+        """Return the probabilities of the classifier; everything is chosen on the validation set."""
+        train = self.drawn(shots, seed)
+        gaussians = [self.lab.join(part.parts, kind) for part in (train, self.validation, self.test)]
+        return self._classified(gaussians, train.labels, features, seed)
+
+    def _classified(
+        self, gaussians: Sequence[Gaussian], labels: NDArray[np.int64], features: str, seed: int
+    ) -> Array64:
+        """Train on the first Gaussians, choose by the second, and return the probabilities of the third."""
+        classifier = Sen2ProClassifier(features=features, seed=seed)
+        classifier.fit(gaussians[0], labels, validation=(gaussians[1], self.validation.labels))
+        return classifier.predict_proba(gaussians[2])
+
+    def point(self, shots: Shots, seed: int) -> Array64:
+        """Return the probabilities of the same classifier on plain vectors: Gaussians without a variance."""
+        train = self.drawn(shots, seed)
+        points = [Gaussian(p.vectors, np.zeros_like(p.vectors)) for p in (train, self.validation, self.test)]
+        return self._classified(points, train.labels, "mean", seed)
+
+    def plain(self, shots: Shots, seed: int) -> Array64:
+        """Return the probabilities of logistic regression on plain vectors."""
+        train = self.drawn(shots, seed)
+        return self._logistic(train.vectors, train.labels, seed)
+
+    def sen2vec(self, shots: Shots, seed: int) -> Array64:
+        """Return the probabilities of the paper's baseline: the same, with edited copies of the training sentences."""
+        train, encoder = self.drawn(shots, seed), self.model.encoder
+        if len(train.texts) * (COPIES + 1) > _MOST_COPIES:
+            raise TooMany(f"{SEN2VEC} would take the passes of {len(train.texts) * (COPIES + 1):,} texts")
+        copies = augmented([encoder.seen(text) for text in train.texts], self.model.vocabulary, seed)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", TruncationWarning)
+            vectors = self.lab.store.vectors(self.model, copies)
+        return self._logistic(vectors, np.repeat(train.labels, len(copies) // len(train.texts)), seed)
+
+    def setfit(self, shots: Shots, seed: int) -> Array64:
+        """Return the probabilities of SetFit."""
+
+        def train(drawn: Encoded) -> Array64:
+            return setfit(self.model.encoder.source, drawn.texts, drawn.labels, self.test.texts, seed=seed)
+
+        return self._trained(SETFIT, setfit_name, shots, seed, train)
+
+    def fine_tuned(self, shots: Shots, seed: int) -> Array64:
+        """Return the probabilities of the classifier when its encoder is trained too."""
+
+        def train(drawn: Encoded) -> Array64:
+            classifier = Sen2ProClassifier(self.model, seed=seed, finetune=FineTuning())
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", TruncationWarning)
+                classifier.fit(drawn.texts, drawn.labels, validation=(self.validation.texts, self.validation.labels))
+                return classifier.predict_proba(self.test.texts)
+
+        return self._trained(TUNED, lambda: f"{FineTuning()}, sen2pro {__version__}", shots, seed, train)
+
+    def _trained(
+        self, what: str, name: Callable[[], str], shots: Shots, seed: int, train: Callable[[Encoded], Array64]
+    ) -> Array64:
+        """Return the probabilities of a system that trains the encoder; they are kept, since they take so long."""
+        if shots == FULL or shots > _TRAINED_SHOTS:
+            raise TooMany(f"{what} is run with up to {_TRAINED_SHOTS} examples of each class")
+        drawn = self.drawn(shots, seed)
+        parts = [[part.texts, part.labels.tolist()] for part in (drawn, self.validation, self.test)]
+        about = json.dumps([name(), self.model.encoder.hash, parts, seed])
+        return self.lab.store.array(about, lambda: train(drawn))
+
+    def _logistic(self, vectors: Array, labels: NDArray[np.int64], seed: int) -> Array64:
+        validation = self.validation.vectors, self.validation.labels
+        return np.asarray(logistic_regression(vectors, labels, validation, seed).predict_proba(self.test.vectors))
+
+    def compare(self, ours: Sequence[Array64], baseline: Sequence[Array64], labels: list[str]) -> Line:
+        """Compare accuracies over the same draws, in points, by resampling the test sentences."""
+
+        def right(found: Array64) -> Statistic:
+            return mean_statistic(found.argmax(axis=1) == self.test.labels)
+
+        return self._compare(right, ours, baseline, labels, 100)
+
+    def compare_losses(self, ours: Sequence[Array64], baseline: Sequence[Array64], labels: list[str]) -> Line:
+        """Compare log-losses in the same way."""
+
+        def loss(found: Array64) -> Statistic:
+            return mean_statistic(losses_of(found, self.test.labels))
+
+        return self._compare(loss, ours, baseline, labels, 1, smaller_is_better=True)
+
+    def _compare(
+        self,
+        statistic: Callable[[Array64], Statistic],
+        ours: Sequence[Array64],
+        baseline: Sequence[Array64],
+        labels: list[str],
+        unit: float,
+        *,
+        smaller_is_better: bool = False,
+    ) -> Line:
+        theirs = mean_of([statistic(found) for found in baseline])
+        found = paired_bootstrap(
+            [statistic(one) for one in ours], theirs, len(self.test.labels), smaller_is_better=smaller_is_better
+        )
+        return Line(labels, None, found.scaled(unit))
+
+
+def cut(model: Sen2Pro, texts: Sequence[str]) -> int:
+    """Return how many texts are longer than the model takes."""
+    long = [text for text in texts if len(text) >= model.encoder.max_length]  # a token has at least one letter
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always", TruncationWarning)
+        model.encoder.tokens(long, warn=True)
+    return sum(found.message.count for found in said if isinstance(found.message, TruncationWarning))
