@@ -9,8 +9,8 @@ from typing import Any, NoReturn
 from rich.console import Console
 
 from sen2pro.cli.inputs import Source
-from sen2pro.cli.options import far, far_notes, load, need_head, notes, report
-from sen2pro.errors import Sen2ProError, TruncationWarning
+from sen2pro.cli.options import far, far_notes, load, need_head, notes, report, together
+from sen2pro.errors import Sen2ProError
 from sen2pro.progress import progress
 
 _CHUNK = 256  # sentences in memory at once
@@ -60,10 +60,7 @@ def run(
         highlight=False,
         soft_wrap=True,
     )
-    cut = sum(note.count for note in gathered if isinstance(note, TruncationWarning))
-    others = [note for note in gathered if not isinstance(note, TruncationWarning)]
-    total_cut = [TruncationWarning(cut, sentences, model.encoder.max_length)] if cut else []
-    report([*others, *total_cut, *far_notes(unknown, sentences)], model.signature())
+    report([*together(gathered, sentences), *far_notes(unknown, sentences)], model.signature())
 
 
 def _stop(*_: object) -> NoReturn:
