@@ -148,7 +148,7 @@ class Sen2ProClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         if self.finetune:
             texts = None if held_out is None else (_texts(held_out[0]), held_out[1])
             encoder, scaling, weights, choice = fine_tuned(
-                self, _texts(sentences), numbers, texts, len(classes), show_progress_bar
+                self, _texts(sentences), numbers, texts, len(classes), choices, show_progress_bar
             )
             signature, dim = encoder.signature(), encoder.dim
         else:
@@ -228,10 +228,9 @@ class Sen2ProClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
 
     def _found(self, settings: Mapping[str, Any]) -> Sen2Pro:
         """Return the encoder of these settings: the given one, that which was loaded last, or a new one."""
-        model = settings["model"]
-        if isinstance(model, Sen2Pro):
-            return model
         how = [settings[name] for name in ("model", "method", "samples", "uncertainty", "seed")]
+        if isinstance(how[0], Sen2Pro):
+            return load_encoder(*how)
         cache: dict[str, Sen2Pro] = self.__dict__.setdefault("_cache", {})
         found = cache.get(str(how))
         if found is None:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -114,9 +114,10 @@ def fine_tuned(
     numbers: Labels,
     held_out: tuple[list[str], Labels] | None,
     classes: int,
+    choices: Mapping[str, Sequence[Any]],
     show: Show,
 ) -> tuple[Sen2Pro, Scaling, Weights, Choice]:
-    """Return a fine-tuned copy of the encoder, and the head for it."""
+    """Return a fine-tuned copy of the encoder, and the head for it; `choices` is what there is to choose from."""
     settings = classifier.finetune if isinstance(classifier.finetune, FineTuning) else FineTuning()
     every = Part(texts, numbers)
     train, judges = _split(every, settings.held_out, classifier.seed) if held_out is None else (every, Part(*held_out))
@@ -125,9 +126,8 @@ def fine_tuned(
     if classifier.method != "sampling":
         _learn_one_pass(model, [*train.texts, *judges.texts], show)
     gaussians = [model.encode(part.texts, show_progress_bar=show) for part in (train, judges)]
-    names = classifier._checked_settings()
     parts = [choosing.Part(gaussians[0], train.labels, gaussians[1], judges.labels)]
-    choice = choose(parts, classes, **names, seed=classifier.seed)
+    choice = choose(parts, classes, **choices, seed=classifier.seed)
     if held_out is None:  # its own sentences: the head may learn from all of them
         train = Part([*train.texts, *judges.texts], np.r_[train.labels, judges.labels])
         gaussians[0] = Gaussian.concatenate(gaussians)

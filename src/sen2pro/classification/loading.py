@@ -26,7 +26,7 @@ def load_encoder(
     """Load a model; the method `auto` is one pass where there is a head for it, else sampling."""
     check_encoder(model, method, samples, uncertainty)
     if isinstance(model, Sen2Pro):
-        return model
+        return _alone(model)
     settings: dict[str, Any] = {"uncertainty": uncertainty, "seed": seed}
     if method in ("auto", "one-pass"):
         try:
@@ -34,7 +34,18 @@ def load_encoder(
         except HeadMissing:
             if method == "one-pass":
                 raise
-    return Sen2Pro(str(model), method="sampling" if method == "auto" else method, samples=samples, **settings)
+    method = "sampling" if method == "auto" else method
+    return _alone(Sen2Pro(str(model), method=method, samples=samples, **settings))
+
+
+def _alone(model: Sen2Pro) -> Sen2Pro:
+    """Return the model, if what it makes of a sentence is the same alone and among others: so must its class be."""
+    if model.method == "shrinkage" and model.head is None:
+        raise HeadMissing(
+            f"there is no head for {model.encoder.name} to shrink towards, and without one a sentence's class would "
+            "depend on the others that are classified with it; fit one with model.distill, or use method='sampling'"
+        )
+    return model
 
 
 def place(model: str | Path) -> str:
