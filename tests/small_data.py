@@ -44,9 +44,11 @@ def write_classification(folder):
                 {"label": i % classes, "text": f"{marks[i % classes]} {next(texts)}"} for i in range(count * classes)
             ]
             objects(folder / f"textcls/{name}_{split}.jsonl", rows)
-            whole += rows if split != "test" else []
-            if name == "imdb" and split == "val":  # the whole training set holds the validation set, as it does in life
-                objects(folder / "textcls/imdb_train_full.jsonl", [*whole, {"label": 0, "text": "no more"}])
+            whole += rows if split != "test" else rows[:1]
+        if (
+            name == "imdb"
+        ):  # the whole training set holds the validation set and some of the test set, as it does in life
+            objects(folder / "textcls/imdb_train_full.jsonl", [*whole, {"label": 0, "text": "no more"}])
 
 
 def write_all(folder):

@@ -1,6 +1,8 @@
 """Tables 1 and 7, and the baselines they compare with."""
 
 import os
+import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +11,7 @@ from small_data import write_classification
 from typer.testing import CliRunner
 
 from sen2pro import Sen2Pro
-from sen2pro.classification import FineTuning
+from sen2pro.classification import FineTuning, Sen2ProClassifier
 from sen2pro.classification.baselines import PENALTIES, augmented, logistic_regression, setfit
 from sen2pro.cli.app import app
 from sen2pro.errors import Sen2ProError
@@ -69,8 +71,32 @@ def test_t1_compares_with_each_baseline_and_says_what_is_missing(lab):
     # the same accuracy stands in the comparison and among the measures
     assert measured["AG News", "Sen2Pro"]["accuracy"] == pytest.approx(rows[0]["ours"]["value"])
     assert measured["AG News", PLAIN]["accuracy"] == pytest.approx(rows[0]["ours"]["baseline"])
+    chosen = [n["chosen"] for n in result.numbers if "chosen" in n]
+    assert [len(draws) for draws in chosen] == [2, 2]
+    assert chosen[0][0]["features"] in ("mean", "mean+variance")
+    assert any("as in the paper (SetFit chooses nothing): 20 of AG News, 10 of IMDB" in note for note in result.notes)
+    assert "Tested on 32 of AG News, 16 of IMDB." in result.notes
     losses = [line for line in result.numbers if line.get("measure") == "log-loss"]
     assert measured["AG News", POINT]["log_loss"] == pytest.approx(losses[1]["ours"]["baseline"])
+
+
+def test_t1_has_what_comes_of_the_examples_alone(lab):
+    (grid,) = (grid for grid in reproduce("T1", lab).grids if grid.title.startswith("Without a validation set"))
+    assert [row[:4] for row in grid.rows] == [[name, "10", PLAIN, "Sen2Pro"] for name in ("AG News", "IMDB")]
+    task = Task(lab, "ag_news")
+    train, test = (lab.join(part.parts, "m+d") for part in (task.drawn(10, 1), task.test))
+    expected = Sen2ProClassifier(seed=1).fit(train, task.drawn(10, 1).labels).predict_proba(test)
+    assert np.array_equal(task.sen2pro_alone(10, 1), expected)
+
+
+def test_without_a_validation_file_a_part_of_the_training_set_takes_its_place(lab, data, tmp_path, monkeypatch):
+    shutil.copytree(data, tmp_path / "data")
+    (tmp_path / "data/textcls/ag_news_val.jsonl").unlink()
+    monkeypatch.setenv("SEN2PRO_DATA", str(tmp_path / "data"))
+    task = Task(lab, "ag_news")
+    assert (len(task.train.texts), len(task.validation.texts)) == (24, 24)  # of 12 of each class
+    assert not set(task.train.texts) & set(task.validation.texts)
+    assert np.bincount(task.validation.labels).tolist() == [6] * 4
 
 
 def test_t1_says_which_class_has_too_few_examples(lab):
@@ -89,7 +115,8 @@ def test_full_is_the_whole_training_set_without_the_validation_set(lab, monkeypa
     rows = [row for row in result.grids[0].rows if row[0] == "IMDB"]
     assert {row[1] for row in rows} == {"full"}
     assert rows[2][3] == "95.60 → 95.70"
-    assert {len(part.texts) for part in read} == {25}  # 34 and one more, of which 10 are in the validation set
+    # 34 and two more, of which 10 are in the validation set and one in the test set
+    assert {len(part.texts) for part in read} == {25}
 
 
 def test_what_would_take_too_long_is_left_out_and_said(lab, monkeypatch):
@@ -118,9 +145,12 @@ def test_what_trains_the_encoder_is_trained_once_and_compared(lab, monkeypatch):
     assert calls == [(40, 0), (40, 1), (20, 0), (20, 1)]
     assert [grid.rows for grid in first.grids] == [grid.rows for grid in again.grids]
     assert [row[:3] for row in first.grids[1].rows] == [["AG News", "10", SETFIT], ["IMDB", "10", SETFIT]]
+    assert [row[2:4] for row in first.grids[2].rows] == [[PLAIN, "Sen2Pro"], [SETFIT, TUNED]] * 2
     measured = {(n["set"], n["system"]): n for n in first.numbers if "system" in n}
     assert measured["AG News", SETFIT]["accuracy"] == 25
     assert measured["AG News", TUNED]["accuracy"] > 25
+    reproduce("T1", replace(lab, settings={"dropout": 0.3}))
+    assert len(calls) == 8  # with other settings, all is trained again
     with pytest.raises(TooMany, match="up to 16 examples"):
         Task(lab, "imdb").setfit(200, 0)
 
@@ -155,6 +185,11 @@ def test_table_8_and_figure_3_classify_from_samples(lab):
     assert means["n1 (model)"][4] == pytest.approx(means["n2 (data)"][4])  # all samples of both
     assert means["n1 (model)"][4] == pytest.approx(line.ours.value)
     assert 20 < plain <= 100
+
+
+def test_a_few_texts_may_not_have_all_classes(lab):
+    lab.samples, lab.limit = 4, 1
+    assert 0 <= t8_line(lab).ours.value <= 100
 
 
 def test_t7_takes_the_uncertainties_apart_and_compares_the_features(lab):

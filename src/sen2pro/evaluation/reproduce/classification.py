@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import numpy as np
 
@@ -13,7 +13,18 @@ from sen2pro.evaluation import paper
 from sen2pro.evaluation.data import CLASSIFICATION_SETS, DataMissing
 from sen2pro.evaluation.lab import FULL, KINDS, Lab, Shots
 from sen2pro.evaluation.report import ARROW, Grid, Line, Result, count_verdicts, line_numbers, lines_grid
-from sen2pro.evaluation.reproduce.labelled import OURS, PLAIN, POINT, SEN2VEC, SETFIT, TUNED, Task, TooMany
+from sen2pro.evaluation.reproduce.labelled import (
+    ALONE,
+    OURS,
+    PLAIN,
+    POINT,
+    SEN2VEC,
+    SETFIT,
+    TUNED,
+    Task,
+    TooMany,
+    is_few,
+)
 from sen2pro.gaussian import Array64
 
 MEASURES = ("accuracy", "log_loss", "calibration_error", "accuracy_at_coverage")
@@ -38,8 +49,8 @@ def _tasks(lab: Lab) -> tuple[Lab, list[Task], list[str]]:
         notes.append(f"{names}: no data here; `sen2pro data list` says where it comes from.")
     limit = lab.encoder().encoder.max_length
     notes += [
-        f"{paper.TEXT_TITLES[task.name]}: of {task.cut} texts only the first {limit} tokens count, which is what the "
-        "encoder takes."
+        f"{paper.TEXT_TITLES[task.name]}: of {task.cut} texts to choose by and to test on, only the first {limit} "
+        "tokens count, which is what the encoder takes."
         for task in tasks
         if task.cut
     ]
@@ -83,9 +94,11 @@ def t1(lab: Lab) -> Result:
     systems |= trained
     lines: list[Line] = []
     tuned: list[Line] = []
+    alone: list[Line] = []
     losses: list[Line] = []
     scores: list[list[str]] = []
     numbers = []
+    choices = []
     for task in tasks:
         for shots in lab.shots:
             where = [paper.TEXT_TITLES[task.name], str(shots)]
@@ -108,10 +121,14 @@ def t1(lab: Lab) -> Result:
                 losses.append(task.compare_losses(ours, runs, [*where, name]))
             if TUNED in found and SETFIT in found:
                 tuned.append(task.compare(found[TUNED], found[SETFIT], [*where, SETFIT]))
+            if is_few(shots):
+                found |= _alone(task, shots, found.get(SETFIT), alone, where, finetune=lab.finetune)
             for name, runs in found.items():
                 row, values = _measures(task, runs)
                 scores.append([*where, name, *row])
                 numbers.append({"set": where[0], "shots": shots, "system": name, **values})
+            chosen = [asdict(task.chosen[shots, seed]) for seed in task.draws(shots)]
+            choices.append({"set": where[0], "shots": shots, "chosen": chosen})
     labels = ["set", "shots", "against"]
     grids = [
         lines_grid(labels, lines, "BERT-base", title=f"{lab.title}, accuracy × 100, baseline {ARROW} {OURS}"),
@@ -121,19 +138,41 @@ def t1(lab: Lab) -> Result:
         ),
         lines_grid(labels, losses, "–", title=f"Log-loss, baseline {ARROW} {OURS}: smaller is better", digits=3),
     ]  # fmt: skip
+    if alone:
+        title = f"Without a validation set: accuracy × 100, baseline {ARROW} ours"
+        grids.insert(1, lines_grid(["set", "shots", "against", "ours is"], alone, "–", title=title))
     if tuned:
         title = f"The encoder trained too: accuracy × 100, {SETFIT} {ARROW} {TUNED}"
         grids.insert(1, lines_grid(labels, tuned, "–", title=title))
     return Result(
         "T1", "Text classification from a few examples of each class", grids,
         f"accuracy {_verdicts(lines, systems)}. Log-loss {_verdicts(losses, systems)}", lab.signature(),
-        [*paper.NOTES["T1"], *notes, *_draws(lab)],
+        [*paper.NOTES["T1"], *notes, *_draws(lab, tasks)],
         [
-            *line_numbers(labels, lines), *numbers,
+            *line_numbers(labels, lines), *numbers, *choices,
             *({"measure": "log-loss", **n} for n in line_numbers(labels, losses)),
             *({"measure": TUNED, **n} for n in line_numbers(labels, tuned)),
+            *({"measure": ALONE.strip(", "), **n} for n in line_numbers([*labels, "ours is"], alone)),
         ],
     )  # fmt: skip
+
+
+def _alone(
+    task: Task, shots: Shots, setfit: list[Array64] | None, lines: list[Line], where: list[str], *, finetune: bool
+) -> dict[str, list[Array64]]:
+    """Return what the systems make of the examples alone, and add the lines that compare them."""
+
+    def runs(system: Callable[[Task, Shots, int], Array64]) -> list[Array64]:
+        return [system(task, shots, seed) for seed in task.draws(shots)]
+
+    ours, plain = runs(Task.sen2pro_alone), runs(Task.plain_alone)
+    lines.append(task.compare(ours, plain, [*where, PLAIN, OURS]))
+    found = {OURS + ALONE: ours, PLAIN + ALONE: plain}
+    if finetune:
+        found[TUNED + ALONE] = runs(Task.fine_tuned_alone)
+        if setfit is not None:
+            lines.append(task.compare(found[TUNED + ALONE], setfit, [*where, SETFIT, TUNED]))
+    return found
 
 
 def _verdicts(lines: Sequence[Line], systems: Iterable[str]) -> str:
@@ -171,7 +210,7 @@ def t7(lab: Lab) -> Result:
     verdicts = [f"{kind}: {count_verdicts([line for line in lines if line.labels[3] == kind])}" for kind in KINDS]
     return Result(
         "T7", "Ablation of the two uncertainties in text classification", grids, "; ".join(verdicts), lab.signature(),
-        [*paper.NOTES["T7"], *notes, *_draws(lab)],
+        [*paper.NOTES["T7"], *notes, *_draws(lab, tasks)],
         [*line_numbers(labels, lines), *line_numbers(labels[:2], features)],
     )  # fmt: skip
 
@@ -198,8 +237,13 @@ def _measures(task: Task, runs: Sequence[Array64]) -> tuple[list[str], dict[str,
     return texts, numbers
 
 
-def _draws(lab: Lab) -> list[str]:
+def _draws(lab: Lab, tasks: Sequence[Task]) -> list[str]:
+    def sizes(part: str) -> str:
+        return ", ".join(f"{len(getattr(task, part).texts):,} of {paper.TEXT_TITLES[task.name]}" for task in tasks)
+
     return [
-        f"Examples drawn {lab.seeds} time{'s' * (lab.seeds != 1)}; every system learns from the same, and chooses on "
-        "the same validation set. An interval is over test sentences, for these draws."
+        f"Examples drawn {lab.seeds} time{'s' * (lab.seeds != 1)}; every system learns from the same. An interval is "
+        "over test sentences, for these draws.",
+        f"Settings are chosen on a validation set, as in the paper (SetFit chooses nothing): {sizes('validation')}.",
+        f"Tested on {sizes('test')}.",
     ]

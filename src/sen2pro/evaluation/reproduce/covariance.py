@@ -17,7 +17,7 @@ from sen2pro.evaluation.report import ARROW, Grid, Line, Result, count_verdicts,
 from sen2pro.evaluation.reproduce import plots
 from sen2pro.evaluation.reproduce.board import Board
 from sen2pro.evaluation.reproduce.readings import SPHERE
-from sen2pro.evaluation.reproduce.sampled_texts import t8_line
+from sen2pro.evaluation.reproduce.sampled_texts import T8_NOTE, t8_line
 from sen2pro.evaluation.reproduce.similarity import lines_of_sets, of_sets
 from sen2pro.evaluation.reproduce.texts import Texts, dialogue, distinct, translation
 from sen2pro.evaluation.statistics import (
@@ -79,11 +79,11 @@ def t8(lab: Lab) -> Result:
         line.paper = paper.T8["STS"] if line.labels[0].startswith("Average") else None
     others = [t8_line(lab), _dialogue_line(lab), _translation_line(lab)]
     labels = ["set", "task"]
-    title = f"{lab.title}, full covariance (SCE) {ARROW} diagonal, {SPHERE.title}"
+    title = f"{lab.title}, full covariance (SCE) {ARROW} diagonal; but for TC, {SPHERE.title}"
     grid = lines_grid(labels, [*lines, *others], "BERT-base", title=title)
     return Result(
         "T8", "Full covariance against the diagonal estimator", [grid], count_verdicts([*of_sets(lines), *others]),
-        lab.signature(), [*paper.NOTES["T8"], *board.notes], line_numbers(labels, [*lines, *others]),
+        lab.signature(), [*paper.NOTES["T8"], T8_NOTE, *board.notes], line_numbers(labels, [*lines, *others]),
     )  # fmt: skip
 
 

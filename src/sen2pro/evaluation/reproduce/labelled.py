@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 from sen2pro import __version__
 from sen2pro.classification import FineTuning, Sen2ProClassifier
 from sen2pro.classification.baselines import COPIES, augmented, logistic_regression, setfit, setfit_name
+from sen2pro.classification.choosing import Choice
 from sen2pro.classification.metrics import losses as losses_of
 from sen2pro.errors import Sen2ProError, TruncationWarning
-from sen2pro.evaluation.data import WHOLE_SETS, Labelled, read_classification, spread
+from sen2pro.evaluation.data import WHOLE_SETS, DataMissing, Labelled, read_classification, spread
 from sen2pro.evaluation.lab import FULL, Lab, Shots
 from sen2pro.evaluation.report import Line
 from sen2pro.evaluation.statistics import Statistic, mean_of, mean_statistic, paired_bootstrap
@@ -24,8 +25,10 @@ from sen2pro.model import Sen2Pro
 
 OURS, PLAIN, POINT = "Sen2Pro", "plain vector", "plain vector, our head"
 SEN2VEC, SETFIT, TUNED = "Sen2Vec, 15 copies", "SetFit", "Sen2Pro, fine-tuned"
+ALONE = ", no validation set"  # after the name of a system
 _MOST_COPIES = 40_000  # texts that Sen2Vec may be trained on: half an hour of passes of long ones
 _TRAINED_SHOTS = 16  # beyond, training the encoder takes hours without a GPU
+_HELD_OUT = 200  # of each class, where a set has no validation part
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,10 +39,6 @@ class Encoded:
     vectors: Array
     parts: dict[str, Gaussian]
     labels: NDArray[np.int64]
-
-    def __getitem__(self, rows: NDArray[np.int64]) -> Encoded:
-        parts = {name: part[rows] for name, part in self.parts.items()}
-        return Encoded([self.texts[i] for i in rows], self.vectors[rows], parts, self.labels[rows])
 
 
 class TooMany(Sen2ProError):
@@ -64,9 +63,11 @@ class Task:
 
     def __init__(self, lab: Lab, name: str) -> None:
         self.lab, self.name, self.model = lab, name, lab.encoder()
-        self.train = read_classification(name, "train")
-        self.names, self.cut = self.train.names, 0
-        self.validation, self.test = (self._whole(read_classification(name, split)) for split in ("val", "test"))
+        self.train, validation = _train_and_validation(name)
+        self.names = self.train.names
+        self.validation, self.test = (self._whole(part) for part in (validation, read_classification(name, "test")))
+        self.cut = sum(cut(self.model, part.texts) for part in (self.validation, self.test))
+        self.chosen: dict[tuple[Shots, int], Choice] = {}
         self._drawn: dict[tuple[Shots, int], Encoded] = {}
 
     def _whole(self, data: Labelled) -> Encoded:
@@ -78,9 +79,7 @@ class Task:
     def _encoded(self, texts: list[str], labels: NDArray[np.int64]) -> Encoded:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", TruncationWarning)  # said once, in a note
-            found = Encoded(texts, *self.lab.store.with_vectors(self.model, texts), labels)
-        self.cut += cut(self.model, texts)
-        return found
+            return Encoded(texts, *self.lab.store.with_vectors(self.model, texts), labels)
 
     def drawn(self, shots: Shots, seed: int) -> Encoded:
         """Return the training sentences of a draw."""
@@ -91,10 +90,10 @@ class Task:
         return self._drawn[shots, seed]
 
     def _everything(self) -> tuple[Sequence[str], NDArray[np.int64]]:
-        """Return the whole training set, but for what is in the validation set."""
+        """Return the whole training set, but for what is in the others."""
         if self.name not in WHOLE_SETS:
             raise Sen2ProError("its whole training set is not here")
-        whole, held_out = read_classification(self.name, "train_full"), set(self.validation.texts)
+        whole, held_out = read_classification(self.name, "train_full"), {*self.validation.texts, *self.test.texts}
         rows = [i for i, text in enumerate(whole.texts) if text not in held_out]
         return [whole.texts[i] for i in rows], whole.labels[rows]
 
@@ -106,26 +105,40 @@ class Task:
         """Return the probabilities of the classifier; everything is chosen on the validation set."""
         train = self.drawn(shots, seed)
         gaussians = [self.lab.join(part.parts, kind) for part in (train, self.validation, self.test)]
-        return self._classified(gaussians, train.labels, features, seed)
-
-    def _classified(
-        self, gaussians: Sequence[Gaussian], labels: NDArray[np.int64], features: str, seed: int
-    ) -> Array64:
-        """Train on the first Gaussians, choose by the second, and return the probabilities of the third."""
-        classifier = Sen2ProClassifier(features=features, seed=seed)
-        classifier.fit(gaussians[0], labels, validation=(gaussians[1], self.validation.labels))
+        classifier = self._fitted(gaussians, train.labels, features, seed)
+        if (kind, features) == ("m+d", "auto"):
+            self.chosen[shots, seed] = classifier.choice_
         return classifier.predict_proba(gaussians[2])
+
+    def _fitted(
+        self, gaussians: Sequence[Gaussian], labels: NDArray[np.int64], features: str, seed: int
+    ) -> Sen2ProClassifier:
+        """Return a classifier that is trained on the first Gaussians and chosen by the second."""
+        classifier = Sen2ProClassifier(features=features, seed=seed)
+        return classifier.fit(gaussians[0], labels, validation=(gaussians[1], self.validation.labels))
+
+    def sen2pro_alone(self, shots: Shots, seed: int) -> Array64:
+        """Return the probabilities of the classifier when everything is chosen by cross-validation."""
+        train = self.drawn(shots, seed)
+        classifier = Sen2ProClassifier(seed=seed).fit(self.lab.join(train.parts, "m+d"), train.labels)
+        return classifier.predict_proba(self.lab.join(self.test.parts, "m+d"))
 
     def point(self, shots: Shots, seed: int) -> Array64:
         """Return the probabilities of the same classifier on plain vectors: Gaussians without a variance."""
         train = self.drawn(shots, seed)
         points = [Gaussian(p.vectors, np.zeros_like(p.vectors)) for p in (train, self.validation, self.test)]
-        return self._classified(points, train.labels, "mean", seed)
+        return self._fitted(points, train.labels, "mean", seed).predict_proba(points[2])
 
     def plain(self, shots: Shots, seed: int) -> Array64:
         """Return the probabilities of logistic regression on plain vectors."""
         train = self.drawn(shots, seed)
-        return self._logistic(train.vectors, train.labels, seed)
+        return self._logistic(train.vectors, train.labels)
+
+    def plain_alone(self, shots: Shots, seed: int) -> Array64:
+        """Return the same, its penalty chosen by cross-validation."""
+        train = self.drawn(shots, seed)
+        found = logistic_regression(train.vectors, train.labels, seed=seed)
+        return np.asarray(found.predict_proba(self.test.vectors))
 
     def sen2vec(self, shots: Shots, seed: int) -> Array64:
         """Return the probabilities of the paper's baseline: the same, with edited copies of the training sentences."""
@@ -136,7 +149,7 @@ class Task:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", TruncationWarning)
             vectors = self.lab.store.vectors(self.model, copies)
-        return self._logistic(vectors, np.repeat(train.labels, len(copies) // len(train.texts)), seed)
+        return self._logistic(vectors, np.repeat(train.labels, len(copies) // len(train.texts)))
 
     def setfit(self, shots: Shots, seed: int) -> Array64:
         """Return the probabilities of SetFit."""
@@ -148,30 +161,37 @@ class Task:
 
     def fine_tuned(self, shots: Shots, seed: int) -> Array64:
         """Return the probabilities of the classifier when its encoder is trained too."""
+        return self._fine_tuned(shots, seed, (self.validation.texts, self.validation.labels))
 
+    def fine_tuned_alone(self, shots: Shots, seed: int) -> Array64:
+        """Return the same, where the classifier has nothing but the examples: it holds out some of them itself."""
+        return self._fine_tuned(shots, seed, None)
+
+    def _fine_tuned(self, shots: Shots, seed: int, validation: tuple[list[str], NDArray[np.int64]] | None) -> Array64:
         def train(drawn: Encoded) -> Array64:
             classifier = Sen2ProClassifier(self.model, seed=seed, finetune=FineTuning())
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", TruncationWarning)
-                classifier.fit(drawn.texts, drawn.labels, validation=(self.validation.texts, self.validation.labels))
+                classifier.fit(drawn.texts, drawn.labels, validation=validation)
                 return classifier.predict_proba(self.test.texts)
 
-        return self._trained(TUNED, lambda: f"{FineTuning()}, sen2pro {__version__}", shots, seed, train)
+        how = f"{FineTuning()}, sen2pro {__version__}, {'with' if validation else 'without'} validation"
+        return self._trained(TUNED, lambda: how, shots, seed, train)
 
     def _trained(
         self, what: str, name: Callable[[], str], shots: Shots, seed: int, train: Callable[[Encoded], Array64]
     ) -> Array64:
         """Return the probabilities of a system that trains the encoder; they are kept, since they take so long."""
-        if shots == FULL or shots > _TRAINED_SHOTS:
+        if not is_few(shots):
             raise TooMany(f"{what} is run with up to {_TRAINED_SHOTS} examples of each class")
         drawn = self.drawn(shots, seed)
         parts = [[part.texts, part.labels.tolist()] for part in (drawn, self.validation, self.test)]
-        about = json.dumps([name(), self.model.encoder.hash, parts, seed])
+        about = json.dumps([name(), str(self.model.signature()), parts, seed])
         return self.lab.store.array(about, lambda: train(drawn))
 
-    def _logistic(self, vectors: Array, labels: NDArray[np.int64], seed: int) -> Array64:
+    def _logistic(self, vectors: Array, labels: NDArray[np.int64]) -> Array64:
         validation = self.validation.vectors, self.validation.labels
-        return np.asarray(logistic_regression(vectors, labels, validation, seed).predict_proba(self.test.vectors))
+        return np.asarray(logistic_regression(vectors, labels, validation).predict_proba(self.test.vectors))
 
     def compare(self, ours: Sequence[Array64], baseline: Sequence[Array64], labels: list[str]) -> Line:
         """Compare accuracies over the same draws, in points, by resampling the test sentences."""
@@ -204,6 +224,27 @@ class Task:
             [statistic(one) for one in ours], theirs, len(self.test.labels), smaller_is_better=smaller_is_better
         )
         return Line(labels, None, found.scaled(unit))
+
+
+def is_few(shots: Shots) -> bool:
+    """Tell whether there are few enough examples to train the encoder, and to do without a validation set."""
+    return shots != FULL and shots <= _TRAINED_SHOTS
+
+
+def _train_and_validation(name: str) -> tuple[Labelled, Labelled]:
+    """Return what examples are drawn from and what is chosen by; on the hub, the second is a part of the first."""
+    train = read_classification(name, "train")
+    try:
+        return train, read_classification(name, "val")
+    except DataMissing:
+        most = min(_HELD_OUT, int(np.bincount(train.labels).min()) // 2)
+        out = few(train.labels, train.names, most, seed=0)
+        kept = np.setdiff1d(np.arange(len(train.labels)), out)
+        return _only(train, kept), _only(train, out)
+
+
+def _only(data: Labelled, rows: NDArray[np.int64]) -> Labelled:
+    return Labelled(tuple(data.texts[i] for i in rows), data.labels[rows], data.names)
 
 
 def cut(model: Sen2Pro, texts: Sequence[str]) -> int:

@@ -24,6 +24,10 @@ from sen2pro.gaussian import Array, Array64, Gaussian
 
 SHOTS, DRAWS = 10, 3  # as in the paper
 _TESTS = 200  # texts of a test set: each takes thirty passes
+T8_NOTE = (
+    f"TC: {SHOTS} examples of each class, {DRAWS} draws, a head that averages over the covariance in question; its "
+    "penalty is what cross-validation chooses with the diagonal one, so that nothing but the estimator differs."
+)
 Samples = dict[str, Array]
 
 
@@ -31,6 +35,7 @@ Samples = dict[str, Array]
 class Draw:
     """One draw of examples of a set, and what they are tested on: samples (n, N, k) of each source, vectors, labels."""
 
+    classes: int
     train: Samples
     train_vectors: Array
     labels: NDArray[np.int64]
@@ -38,10 +43,10 @@ class Draw:
     test_vectors: Array
     truth: NDArray[np.int64]
 
-    @property
-    def classes(self) -> int:
-        """How many classes there are."""
-        return int(self.truth.max()) + 1 if len(self.truth) else 0
+
+def tests(lab: Lab) -> int:
+    """Return how many texts of a set are tested on, at most."""
+    return min(lab.limit or _TESTS, _TESTS)
 
 
 def sampled_sets(lab: Lab) -> dict[str, list[Draw]]:
@@ -57,7 +62,7 @@ def sampled_sets(lab: Lab) -> dict[str, list[Draw]]:
 
 def _draws(lab: Lab, name: str) -> Iterator[Draw]:
     train, test = read_classification(name, "train"), read_classification(name, "test")
-    tested = np.array(spread(len(test.texts), min(lab.limit or _TESTS, _TESTS)))
+    tested = np.array(spread(len(test.texts), tests(lab)))
 
     def sampled(texts: list[str]) -> tuple[Samples, Array]:
         with warnings.catch_warnings():
@@ -68,7 +73,7 @@ def _draws(lab: Lab, name: str) -> Iterator[Draw]:
     for seed in range(DRAWS):
         rows = few(train.labels, train.names, SHOTS, seed)
         of_train = sampled([train.texts[i] for i in rows])
-        yield Draw(*of_train, train.labels[rows], *of_test, test.labels[tested])
+        yield Draw(len(train.names), *of_train, train.labels[rows], *of_test, test.labels[tested])
 
 
 def chosen(lab: Lab, draw: Draw, seed: int) -> Choice:
