@@ -5,12 +5,14 @@ import tracemalloc
 import numpy as np
 import pytest
 from labelled_texts import LABELS, TEXTS, gaussians
+from small_data import sentences
 
+from sen2pro import Sen2Pro
 from sen2pro.classification import Sen2ProClassifier
 from sen2pro.classification.features import Scaling
 from sen2pro.classification.heads import fit
 from sen2pro.classification.loading import recipe
-from sen2pro.errors import Sen2ProError
+from sen2pro.errors import HeadMissing, Sen2ProError
 
 
 def test_learns_from_a_few_sentences(minilm):
@@ -28,6 +30,15 @@ def test_a_model_without_a_head_is_sampled(tiny_folder):
     classifier = Sen2ProClassifier(str(tiny_folder), samples=3).fit(TEXTS, LABELS)
     assert classifier.encoder.method == "sampling"
     assert classifier.encoder.samples == {"model": 3, "data": 3}
+
+
+def test_a_head_that_does_not_fit_is_left_aside(tiny_folder, tmp_path):
+    one_source = Sen2Pro(str(tiny_folder), samples=4, uncertainty="model")
+    one_source.distill(sentences(216), samples=6, show_progress_bar=False, verbose=False).save(tmp_path / "model")
+    assert Sen2ProClassifier(tmp_path / "model", uncertainty="model").encoder.method == "one-pass"
+    assert Sen2ProClassifier(tmp_path / "model").encoder.method == "sampling"
+    with pytest.raises(HeadMissing, match="the head does not fit this model"):
+        Sen2ProClassifier(tmp_path / "model", method="one-pass").fit(TEXTS, LABELS)
 
 
 def test_learns_from_ready_made_gaussians():
@@ -82,6 +93,13 @@ def test_the_choice_says_how_many_held_out_rows_were_right():
     classifier = Sen2ProClassifier().fit(train, labels, validation=held_out)
     assert classifier.choice_.accuracy == pytest.approx(classifier.score(*held_out), abs=0.01)
     assert 0.5 < classifier.choice_.accuracy < 0.9
+
+
+def test_the_choice_has_the_log_loss_itself_and_not_what_was_chosen_by():
+    train, labels = gaussians(n=8, gap=20.0)
+    classifier = Sen2ProClassifier().fit(train, labels, validation=(train, labels))
+    own = classifier.predict_proba(train)[np.arange(8), labels]
+    assert classifier.choice_.log_loss == pytest.approx(-np.log(own).mean(), rel=0.02)
 
 
 def test_six_rows_without_an_error_do_not_call_for_certainty():
@@ -144,5 +162,4 @@ def test_a_fitted_classifier_keeps_to_the_settings_it_was_fitted_with(tiny_folde
     loaded = Sen2ProClassifier.load(tmp_path / "saved")
     assert np.array_equal(loaded.predict_proba(TEXTS), before)
     assert (loaded.samples, loaded.C) == (3, 1.0)
-    with pytest.raises(Sen2ProError, match="settings were changed \\(finetune\\) .* fit again"):
-        loaded.set_params(finetune=True).predict(TEXTS)
+    assert np.array_equal(loaded.set_params(finetune=True).predict_proba(TEXTS), before)

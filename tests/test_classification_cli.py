@@ -279,7 +279,6 @@ def test_fine_tuning_from_the_command_line(encoder, tmp_path, monkeypatch):
     inside = Sen2ProClassifier.save
 
     def save(self, folder):
-        assert any((tmp_path / "model.checkpoints").iterdir())
         settings.append(self.finetune)
         inside(self, folder)
 
@@ -288,17 +287,10 @@ def test_fine_tuning_from_the_command_line(encoder, tmp_path, monkeypatch):
         "train", data, tmp_path / "model", "--model", encoder, "--samples", "2", "--finetune", "--epochs", "2"
     )
     assert code == 0, output
-    assert settings[0].epochs == 2
+    assert (settings[0].epochs, settings[0].checkpoints) == (2, f"{tmp_path / 'model'}.checkpoints")
     assert "chosen on a part of the sentences" in output
     assert not (tmp_path / "model.checkpoints").exists()
     assert run("evaluate", tmp_path / "model", data)[0] == 0
-
-
-def test_checkpoints_of_somebody_else_stay(tmp_path):
-    for name in ("sen2pro_finetuning.safetensors", "notes.txt"):
-        (tmp_path / name).touch()
-    classify._forget(tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
 
 
 @pytest.mark.parametrize(

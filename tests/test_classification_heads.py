@@ -9,7 +9,7 @@ from labelled_texts import gaussians
 from sklearn.linear_model import LogisticRegression
 
 from sen2pro import Gaussian
-from sen2pro.classification.choosing import Choice, _judged, _simplest, _Trial, folds
+from sen2pro.classification.choosing import Choice, Trial, _judged, _simplest, folds
 from sen2pro.classification.features import Scaling
 from sen2pro.classification.heads import Design, Weights, expected_loss, fit, probabilities
 
@@ -150,7 +150,7 @@ def test_folds_keep_every_class_on_both_sides():
 
 
 def trial(name, losses):
-    return _Trial(Choice(name, "expected", 1.0, 1.0, float(np.mean(losses)), 1.0), np.array(losses))
+    return Trial(Choice(name, "expected", 1.0, 1.0, float(np.mean(losses)), 1.0), np.array(losses))
 
 
 def test_the_simplest_within_a_standard_error_of_the_best_is_taken():

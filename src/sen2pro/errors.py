@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
+from typing import Any
 
 
 class Sen2ProError(ValueError):
@@ -43,6 +44,16 @@ def one_of(name: str, value: str, allowed: Iterable[str]) -> str:
     near = get_close_matches(str(value), allowed, n=1, cutoff=0.5)
     hint = f"; did you mean {near[0]!r}?" if near else "."
     raise Sen2ProError(f"unknown {name} {value!r}{hint} It is one of: {', '.join(allowed)}")
+
+
+def some(names: Sequence[Any], most: int = 10) -> str:
+    """Name things in a message, not more than a few.
+
+    >>> some(["a", "b", "c"], 2)
+    "'a', 'b' and 1 more"
+    """
+    shown = ", ".join(map(repr, names[:most]))
+    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
 
 
 def has_surrogates(text: str) -> bool:

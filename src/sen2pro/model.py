@@ -170,7 +170,7 @@ class Sen2Pro:
             return None
         misfits = found.misfits(signature) or [f"no {s} uncertainty" for s in self.sources if s not in found.sources]
         if misfits:
-            raise Sen2ProError(f"the head does not fit this model: {'; '.join(misfits)}; fit one for it with distill")
+            raise HeadMissing(f"the head does not fit this model: {'; '.join(misfits)}; fit one for it with distill")
         return found
 
     def _find_whitening(self, whitening: Whitening | bool | None, saved: Mapping[str, Any]) -> Whitening | None:

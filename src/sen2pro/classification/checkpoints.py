@@ -11,8 +11,6 @@ from torch import Tensor, nn
 
 from sen2pro.errors import Sen2ProError
 
-FILE = "sen2pro_finetuning.safetensors"
-
 
 class Checkpoint:
     """Keeps the best epoch in memory and, where a folder is named, everything on disk.
@@ -24,7 +22,7 @@ class Checkpoint:
     folder
         Where the file is, or None for none.
     fingerprint
-        Names the run: a file of another run is refused.
+        Names the run, and its file.
     """
 
     def __init__(
@@ -34,8 +32,8 @@ class Checkpoint:
         folder: str | None,
         fingerprint: str,
     ) -> None:
-        self.modules, self.optimizer, self.fingerprint = modules, optimizer, fingerprint
-        self.path = Path(folder) / FILE if folder else None
+        self.modules, self.optimizer = modules, optimizer
+        self.path = Path(folder) / f"sen2pro_finetuning_{fingerprint}.safetensors" if folder else None
         self.epoch, self.best_epoch, self.best_loss = 0, 0, float("inf")
         self._best: dict[str, Tensor] = {}
 
@@ -63,16 +61,19 @@ class Checkpoint:
                 tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (it is no dict)
         except (SafetensorError, KeyError, TypeError) as error:
             raise Sen2ProError(f"{self.path} cannot be read ({error}); delete it to start anew") from None
-        if about["fingerprint"] != self.fingerprint:
-            raise Sen2ProError(
-                f"{self.path} belongs to a run with other data, another model or other settings; delete it, or name "
-                "another folder for checkpoints"
-            )
         self.epoch, self.best_epoch, self.best_loss = about["epoch"], about["best_epoch"], about["best_loss"]
         self._best = _under("best.", tensors)
         self._put(_under("now.", tensors))
         self._put_optimizer(_under("optimizer.", tensors))
         return True
+
+    def delete(self) -> None:
+        """Delete the file, and the folder if there is nothing else in it."""
+        if self.path is None:
+            return
+        self.path.unlink(missing_ok=True)
+        if self.path.parent.is_dir() and not any(self.path.parent.iterdir()):
+            self.path.parent.rmdir()
 
     def _weights(self) -> dict[str, Tensor]:
         return {
@@ -107,7 +108,6 @@ class Checkpoint:
             **moments,
         }
         about = {
-            "fingerprint": self.fingerprint,
             "epoch": self.epoch,
             "best_epoch": self.best_epoch,
             "best_loss": self.best_loss,

@@ -70,7 +70,7 @@ def choose(
     heads: Sequence[str],
     penalties: Sequence[float],
     seed: int,
-) -> Choice:
+) -> Trial:
     """Return the simplest setting whose log-loss over all rows held out is the smallest, or as good as that.
 
     Simple are the features and heads named first, and strong penalties; as good is what is within one standard error of
@@ -83,32 +83,39 @@ def choose(
         for head in heads[1:]
         for trial in _trials(parts, classes, first.choice.features, head, [first.choice.C], seed)
     ]
-    return _simplest([first, *others]).choice
+    return _simplest([first, *others])
 
 
 class _Judged(NamedTuple):
-    losses: Array64  # (factors, rows)
+    """What each row has with each factor (factors, rows): log-loss, the same with doubt, whether it is right."""
+
+    log_losses: Array64
+    losses: Array64
     right: NDArray[np.bool_]
 
 
 def _judged(design: Design, labels: Labels, weights: Weights, doubt: float) -> _Judged:
-    """Return the log-loss, a little of it for any class, and whether the most probable class is the true one."""
-    found = _Judged(np.empty((len(FACTORS), len(labels))), np.empty((len(FACTORS), len(labels)), bool))
+    """Judge weights; with doubt, a little of the loss is for any class."""
+    shape = len(FACTORS), len(labels)
+    found = _Judged(np.empty(shape), np.empty(shape), np.empty(shape, bool))
     for rows, p in at_temperatures(design, weights, FACTORS, _DRAWS):
         logs, own = np.log(np.maximum(p, 1e-30)), labels[rows]
-        found.losses[:, rows] = -(1 - doubt) * logs[:, np.arange(len(own)), own] - doubt * logs.mean(axis=2)
+        found.log_losses[:, rows] = -logs[:, np.arange(len(own)), own]
+        found.losses[:, rows] = (1 - doubt) * found.log_losses[:, rows] - doubt * logs.mean(axis=2)
         found.right[:, rows] = p.argmax(axis=2) == own
     return found
 
 
 @dataclass(frozen=True, eq=False)
-class _Trial:
+class Trial:
+    """A setting, and what it was judged by: the losses of the rows held out, with some doubt."""
+
     choice: Choice
     losses: Array64  # (rows,)
 
 
-def _simplest(trials: Sequence[_Trial]) -> _Trial:
-    best = min(trials, key=lambda trial: trial.choice.log_loss)
+def _simplest(trials: Sequence[Trial]) -> Trial:
+    best = min(trials, key=lambda trial: float(trial.losses.mean()))
     for trial in trials:
         worse = trial.losses - best.losses
         if worse.mean() <= worse.std() / np.sqrt(len(worse)) + _ROUNDING:
@@ -118,17 +125,17 @@ def _simplest(trials: Sequence[_Trial]) -> _Trial:
 
 def _trials(
     parts: Sequence[Part], classes: int, features: str, head: str, penalties: Sequence[float], seed: int
-) -> list[_Trial]:
+) -> list[Trial]:
     """Return a trial for each penalty, with the best factor."""
     # As if one more row had been of any class: otherwise, few rows without an error would call for certainty.
     doubt = 1 / (sum(len(part.held_out_labels) for part in parts) + 2)
     by_part = [_by_penalty(part, classes, features, head, penalties, doubt, seed) for part in parts]
     trials = []
     for C, judged in zip(penalties, zip(*by_part, strict=True), strict=True):
-        losses, right = (np.concatenate(side, axis=1) for side in zip(*judged, strict=True))
+        log_losses, losses, right = (np.concatenate(side, axis=1) for side in zip(*judged, strict=True))
         best = int(losses.mean(axis=1).argmin())
-        choice = Choice(features, head, C, float(FACTORS[best]), float(losses[best].mean()), float(right[best].mean()))
-        trials.append(_Trial(choice, losses[best]))
+        measured = float(log_losses[best].mean()), float(right[best].mean())
+        trials.append(Trial(Choice(features, head, C, float(FACTORS[best]), *measured), losses[best]))
     return trials
 
 

@@ -50,10 +50,10 @@ class Sen2ProClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
     samples, uncertainty
         As for `Sen2Pro`; samples count only where something is sampled.
     features
-        `mean`, or the paper's concatenation `mean+variance`; `auto` takes the better.
+        `mean`, or the paper's concatenation `mean+variance`; `auto` takes the simplest that is as good as the best.
     head
         `expected` (the loss is averaged over the distribution in closed form) or `sampled` (over reparameterised
-        samples, mean + std * eps); `auto` takes the better.
+        samples, mean + std * eps); `auto` takes the first unless the other is better.
     C
         Inverse strength of regularisation, as for scikit-learn's `LogisticRegression`; None takes the best.
     seed
@@ -162,7 +162,7 @@ class Sen2ProClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
                 other = _encoded(held_out[0], encoder, show_progress_bar)
                 self._check_fits(other, dim, signature, "the validation set")
                 parts = [Part(gaussian, numbers, other, held_out[1])]
-            choice = choose(parts, len(classes), **choices, seed=self.seed)
+            choice = choose(parts, len(classes), **choices, seed=self.seed).choice
             scaling = Scaling.fit(gaussian, choice.features)
             found = fit(scaling(gaussian), numbers, len(classes), choice.head, choice.C, seed=self.seed)
             weights = found.scaled(choice.temperature)
@@ -220,8 +220,6 @@ class Sen2ProClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         """The model that encodes; loaded when it is first needed."""
         if not hasattr(self, "weights_"):
             return self._found(self.get_params(deep=False))
-        if bool(self.finetune) != bool(self.settings_["finetune"]):
-            raise Sen2ProError("the settings were changed (finetune) since the classifier was fitted; fit again")
         if self._encoder is None:
             self._encoder = self._found(self.settings_)
         return self._encoder
@@ -257,7 +255,7 @@ class Sen2ProClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
             )
 
     def save(self, folder: str | Path) -> None:
-        """Write the classifier to a new folder: a few hundred kilobytes, and the encoder if it was fine-tuned."""
+        """Write the classifier to a new folder: some kilobytes a class, and the encoder if it was fine-tuned."""
         check_is_fitted(self, "weights_")
         saving.save(self, Path(folder))
 

@@ -64,7 +64,8 @@ class FineTuning:
     held_out
         Share of the sentences to judge by, where no validation set is given.
     checkpoints
-        A folder that keeps the state of the last epoch; the same call again goes on from there.
+        A folder that keeps the state of the last epoch while it trains; after a kill, the same call again goes on from
+        there. Several runs may share it.
 
     Examples
     --------
@@ -90,7 +91,7 @@ class FineTuning:
             value = getattr(self, name)
             if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < low:
                 raise Sen2ProError(f"{name} of FineTuning must be a whole number of at least {low}, not {value!r}")
-        bounds = {"rate": (0, 1), "weight_decay": (0, 1), "held_out": (0, 0.9)}
+        bounds = {"rate": (0, 1), "weight_decay": (0, 1), "held_out": (0.01, 0.9)}
         for name, (small, great) in bounds.items():
             value = getattr(self, name)
             if not isinstance(value, (int, float, np.floating)) or not small <= value <= great:
@@ -121,18 +122,20 @@ def fine_tuned(
     settings = classifier.finetune if isinstance(classifier.finetune, FineTuning) else FineTuning()
     every = Part(texts, numbers)
     train, judges = _split(every, settings.held_out, classifier.seed) if held_out is None else (every, Part(*held_out))
-    model = _own_copy(classifier)
-    Trainer(model, settings, classifier.seed).run(train, judges.only(_some(judges)), classes, show)
-    if classifier.method != "sampling":
+    model, one_pass = _own_copy(classifier)
+    trainer = Trainer(model, settings, classifier.seed)
+    trainer.run(train, judges.only(_some(judges)), classes, show)
+    if one_pass:
         _learn_one_pass(model, [*train.texts, *judges.texts], show)
     gaussians = [model.encode(part.texts, show_progress_bar=show) for part in (train, judges)]
     parts = [choosing.Part(gaussians[0], train.labels, gaussians[1], judges.labels)]
-    choice = choose(parts, classes, **choices, seed=classifier.seed)
+    choice = choose(parts, classes, **choices, seed=classifier.seed).choice
     if held_out is None:  # its own sentences: the head may learn from all of them
         train = Part([*train.texts, *judges.texts], np.r_[train.labels, judges.labels])
         gaussians[0] = Gaussian.concatenate(gaussians)
     scaling = Scaling.fit(gaussians[0], choice.features)
     weights = fit(scaling(gaussians[0]), train.labels, classes, choice.head, choice.C, seed=classifier.seed)
+    trainer.forget()
     return model, scaling, weights.scaled(choice.temperature), choice
 
 
@@ -156,15 +159,25 @@ def _evenly(total: int, most: int) -> NDArray[np.int64]:
     return np.linspace(0, total - 1, min(total, most)).astype(np.int64)
 
 
-def _own_copy(classifier: Sen2ProClassifier) -> Sen2Pro:
-    """Return a model whose network may be changed: the user's own stays as it is."""
-    if classifier.method == "shrinkage":
-        raise Sen2ProError("method='shrinkage' cannot be fine-tuned; use 'auto' or 'sampling'")
+def _own_copy(classifier: Sen2ProClassifier) -> tuple[Sen2Pro, bool]:
+    """Return a model whose network may be changed, and whether it shall encode in one pass; the user's own stays."""
     given = classifier.model
-    if not isinstance(given, Sen2Pro):
-        return Sen2Pro(str(given), samples=classifier.samples, uncertainty=classifier.uncertainty, seed=classifier.seed)
-    if given.whitening or given.encoder.truncate_dim:
+    method = given.method if isinstance(given, Sen2Pro) else classifier.method
+    if method == "shrinkage":
+        raise Sen2ProError("method='shrinkage' cannot be fine-tuned; use 'auto' or 'sampling'")
+    loaded = given if isinstance(given, Sen2Pro) else _loaded(classifier)
+    if loaded.whitening or loaded.encoder.truncate_dim:
         raise Sen2ProError("an encoder with a whitening or with cut dimensions cannot be fine-tuned")
+    return _copied(loaded) if loaded is given else loaded, method != "sampling"
+
+
+def _loaded(classifier: Sen2ProClassifier) -> Sen2Pro:
+    return Sen2Pro(
+        str(classifier.model), samples=classifier.samples, uncertainty=classifier.uncertainty, seed=classifier.seed
+    )
+
+
+def _copied(given: Sen2Pro) -> Sen2Pro:
     return Sen2Pro(
         copy.deepcopy(given.encoder.source),
         tokenizer=given.encoder.tokenizer,
@@ -176,6 +189,7 @@ def _own_copy(classifier: Sen2ProClassifier) -> Sen2Pro:
         normalize=given.normalize,
         dropout=given.encoder.rate,
         seed=given.seed,
+        precision=given.encoder.precision,
     )
 
 
@@ -204,13 +218,13 @@ class Trainer:
     """
 
     def __init__(self, model: Sen2Pro, settings: FineTuning, seed: int) -> None:
-        self.model, self.settings, self.seed, self.network = model, settings, seed, model.encoder.network
+        self.model, self.settings, self.seed, self.network = model, settings, int(seed), model.encoder.network
         self._trained = [p for p in self.network.parameters() if p.requires_grad]
         self.optimizer = torch.optim.AdamW(self._trained, lr=settings.rate, weight_decay=settings.weight_decay)
 
     def run(self, train: Part, judges: Part, classes: int, show: Show = None) -> None:
         """Train until the judges no longer gain; the network is then that of the best epoch."""
-        state = Checkpoint(
+        state = self._state = Checkpoint(
             {"network": self.network}, self.optimizer, self.settings.checkpoints, self._fingerprint(train, judges)
         )
         if not state.resume():
@@ -223,6 +237,10 @@ class Trainer:
                 self._epoch(state.epoch, steps, train, advance)
                 state.record(state.epoch + 1, self.loss(train, judges, classes))
         state.restore_best()
+
+    def forget(self) -> None:
+        """Delete what it would have taken to go on."""
+        self._state.delete()
 
     def _epoch(self, epoch: int, steps: int, train: Part, advance: Callable[[float], None]) -> None:
         rng, parts = np.random.default_rng([self.seed, epoch]), self.settings.accumulate
@@ -288,7 +306,7 @@ class Trainer:
         found = choose(
             parts, classes, features=("mean",), heads=("expected",), penalties=PENALTIES, seed=self.seed
         )  # fmt: skip
-        return found.log_loss
+        return float(found.losses.mean())
 
     def _fingerprint(self, train: Part, judges: Part) -> str:
         """Say what a checkpoint belongs to."""
@@ -323,8 +341,11 @@ def _batches(labels: Labels, size: int, number: int, rng: np.random.Generator) -
                 found = rng.permutation(np.flatnonzero(labels == label))
                 groups += np.split(found, range(_TOGETHER, len(found), _TOGETHER))
             rows += [int(row) for place in rng.permutation(len(groups)) for row in groups[place]]
-        yield np.array(list(dict.fromkeys(rows[:size])), np.int64)
-        rows = rows[size:]
+        taken = size
+        while len(batch := dict.fromkeys(rows[:taken])) < 2:  # where one order ends and the next begins
+            taken += 1
+        yield np.array(list(batch), np.int64)
+        rows = rows[taken:]
 
 
 def _same_batch(encoder: Encoder, lengths: list[int]) -> Iterator[list[int]]:

@@ -60,7 +60,10 @@ class Weights:
 def fit(
     design: Design, labels: Labels, classes: int, head: str, C: float, *, seed: int = 0, start: Weights | None = None
 ) -> Weights:
-    """Return the weights that minimise the expected cross-entropy; `start` makes it faster, not different."""
+    """Return the weights that minimise the expected cross-entropy; `start` makes it faster.
+
+    Where the noise is far greater than the spread of the features, there may be several minima.
+    """
     from scipy.optimize import minimize
 
     penalty = 1 / (C * len(design))

@@ -5,14 +5,13 @@ from __future__ import annotations
 import reprlib
 import warnings
 from collections import Counter
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import DataConversionWarning
 
-from sen2pro.errors import Sen2ProError
+from sen2pro.errors import Sen2ProError, some
 
 
 def check_labels(labels: Any, rows: int) -> NDArray[Any]:
@@ -117,13 +116,3 @@ def to_numbers(labels: NDArray[Any], classes: NDArray[Any], what: str = "label")
                 f"{some(classes.tolist())}. Leave the row out, or train on examples of that class too"
             )
     return np.array([known[label] for label in labels.tolist()], np.int64)
-
-
-def some(names: Sequence[Any], most: int = 10) -> str:
-    """Name classes in a message, not more than a few.
-
-    >>> some(["a", "b", "c"], 2)
-    "'a', 'b' and 1 more"
-    """
-    shown = ", ".join(map(repr, names[:most]))
-    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"

@@ -53,12 +53,12 @@ def _config(classifier: Sen2ProClassifier) -> dict[str, Any]:
     model, tuning = settings.pop("model"), settings["finetune"]
     if isinstance(tuning, FineTuning):
         settings["finetune"] = {name: value for name, value in asdict(tuning).items() if name != "checkpoints"}
-    if tuning:
-        model = None
-    elif isinstance(model, Sen2Pro):
-        model = recipe(model)
-    else:
+    if not isinstance(model, Sen2Pro):
         model = place(model)
+    elif tuning:
+        model = None  # what it was is in the user's hands alone; what became of it comes along
+    else:
+        model = recipe(model)
     config = {
         "format": FORMAT,
         "version": __version__,
@@ -92,7 +92,7 @@ def load(kind: type[Sen2ProClassifier], folder: Path, model: str | Path | Sen2Pr
     classifier.weights_ = Weights(tensors["matrix"], tensors["bias"])
     classifier.n_features_in_ = len(tensors["mean_centre"])
     classifier.signature_ = Signature(**config["signature"]) if config["signature"] else None
-    classifier._encoder = Sen2Pro.load(settings["model"]) if config["encoder"] else None
+    classifier._encoder = Sen2Pro.load(folder / ENCODER) if config["encoder"] else None
     return classifier
 
 
@@ -102,7 +102,7 @@ def _model(config: Mapping[str, Any], folder: Path, given: str | Path | Sen2Pro 
     if config["encoder"]:
         if given is not None:
             raise Sen2ProError(f"the classifier in {folder} has an encoder of its own, fine-tuned; leave the model out")
-        return str((folder / ENCODER).resolve())
+        return kept or str((folder / ENCODER).resolve())
     if isinstance(given, Sen2Pro) or isinstance(kept, str):
         return kept if given is None else given
     return rebuilt(kept if given is None else {**kept, "model": str(given)})

@@ -401,7 +401,7 @@ def classify_train(
     ] = None,
     finetune: Annotated[bool, typer.Option("--finetune", help="Train the encoder too: minutes to hours.")] = False,
     epochs: Annotated[
-        int | None, typer.Option(help="With --finetune: at most so many times through the data. (default: 10)", min=1)
+        int | None, typer.Option(help="With --finetune: at most so many times through the data. (default: 20)", min=1)
     ] = None,
     seed: options.Seed = 0,
 ) -> None:

@@ -16,7 +16,7 @@ from rich.console import Console
 
 from sen2pro.cli.inputs import Record, Source
 from sen2pro.cli.options import notes, parse_samples, quiet, report, together
-from sen2pro.errors import Sen2ProError, one_of
+from sen2pro.errors import Sen2ProError, one_of, some
 from sen2pro.progress import progress
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class LabelledSource(Source):
             raise self._wrong("", f"all {len(labels)} labels are {labels[0]!r}; it takes two classes to tell apart")
         single = [self.labels[name] for name, count in counts.items() if count == 1]
         if choose and single:
-            others = f" (also: {_named(single[1:])})" if single[1:] else ""
+            others = f" (also: {some([label.value for label in single[1:]])})" if single[1:] else ""
             raise self._wrong(
                 single[0].place,
                 f"class {single[0].value!r} has one example{others}; settings are chosen by cross-validation, which "
@@ -74,8 +74,8 @@ class LabelledSource(Source):
         """Refuse labels that are none of the classes."""
         unknown = [label for name, label in self.labels.items() if name not in classes]
         if unknown:
-            others = f" (also: {_named(unknown[1:])})" if unknown[1:] else ""
-            known = _named([Label(name, "") for name in classes])
+            others = f" (also: {some([label.value for label in unknown[1:]])})" if unknown[1:] else ""
+            known = some(list(classes))
             raise self._wrong(
                 unknown[0].place,
                 f"label {unknown[0].value!r} was never seen in training{others}; the classes are: {known}. Correct it, "
@@ -111,11 +111,6 @@ def nothing_in(source: Source) -> Sen2ProError:
     return Sen2ProError(f"there are no sentences in {'standard input' if source.path == '-' else source.path}")
 
 
-def _named(labels: Sequence[Label], most: int = 10) -> str:
-    shown = ", ".join(repr(label.value) for label in labels[:most])
-    return shown if len(labels) <= most else f"{shown} and {len(labels) - most} more"
-
-
 def run_train(
     data: str,
     output: str,
@@ -144,14 +139,12 @@ def run_train(
 
     quiet()
     # The checkpoints go beside the folder: a killed run can be started again as it was.
-    checkpoints = Path(f"{folder}.checkpoints")
+    checkpoints = f"{folder}.checkpoints"
     how = {} if epochs is None else {"epochs": epochs}
-    training = FineTuning(checkpoints=str(checkpoints), **how) if finetune else False
+    training = FineTuning(checkpoints=checkpoints, **how) if finetune else False
     with notes() as gathered:
         classifier = Sen2ProClassifier(**settings, finetune=training).fit(texts, labels, validation=held_out)
     classifier.save(folder)
-    if finetune:
-        _forget(checkpoints)
     console = Console()
     by = "on the validation file" if validation else "on a part of the sentences" if finetune else "by cross-validation"
     console.print(
@@ -191,15 +184,6 @@ def _explained(choice: Choice) -> str:
         (f"temperature {choice.temperature:.3g}", "factor on the weights: the greater, the surer the probabilities"),
     ]
     return "\n".join(f"  {what:<24}{meaning}" for what, meaning in lines)
-
-
-def _forget(checkpoints: Path) -> None:
-    """Delete what it would have taken to go on; what somebody else put there stays."""
-    from sen2pro.classification.checkpoints import FILE
-
-    (checkpoints / FILE).unlink(missing_ok=True)
-    if not any(checkpoints.iterdir()):
-        checkpoints.rmdir()
 
 
 def run_predict(
