@@ -78,7 +78,8 @@ def isotropic(classes=20, n=30):
 def test_a_row_is_predicted_the_same_alone_and_among_others():
     x, weights = isotropic()
     together = probabilities(x, weights)
-    alone = np.concatenate([probabilities(x[np.array([i])], weights) for i in range(len(x))])
+    rows = [Design(x.features[i : i + 1], x.noise[i : i + 1]) for i in range(len(x))]
+    alone = np.concatenate([probabilities(row, weights) for row in rows])
     assert together == pytest.approx(alone, abs=1e-9)
 
 

@@ -41,9 +41,6 @@ class Design:
     def __len__(self) -> int:
         return len(self.features)
 
-    def __getitem__(self, rows: NDArray[np.int64]) -> Design:
-        return Design(self.features[rows], self.noise[rows])
-
 
 @dataclass(frozen=True, eq=False)
 class Weights:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
+from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -21,12 +23,14 @@ from sen2pro.evaluation.reproduce.labelled import (
     SEN2VEC,
     SETFIT,
     TUNED,
+    System,
     Task,
     TooMany,
     is_few,
 )
 from sen2pro.gaussian import Array64
 
+_LABELS = ["set", "shots", "against"]
 MEASURES = ("accuracy", "log_loss", "calibration_error", "accuracy_at_coverage")
 
 
@@ -86,93 +90,99 @@ def _quick(lab: Lab) -> tuple[Lab, list[str]]:
 def t1(lab: Lab) -> Result:
     """Table 1: ten, two hundred or all examples of each class."""
     lab, tasks, notes = _tasks(lab)
-    systems: dict[str, Callable[[Task, Shots, int], Array64]] = {
-        PLAIN: Task.plain, POINT: Task.point, SEN2VEC: Task.sen2vec
-    }  # fmt: skip
-    trained = {TUNED: Task.fine_tuned} if lab.finetune else {}
-    trained |= {SETFIT: Task.setfit} if lab.setfit else {}
-    systems |= trained
-    lines: list[Line] = []
-    tuned: list[Line] = []
-    alone: list[Line] = []
-    losses: list[Line] = []
-    scores: list[list[str]] = []
-    numbers = []
-    choices = []
+    found = _Comparisons(lab)
     for task in tasks:
         for shots in lab.shots:
-            where = [paper.TEXT_TITLES[task.name], str(shots)]
-            quoted = paper.T1[task.name].get(shots)
-            try:
-                ours = [task.sen2pro(shots, seed) for seed in task.draws(shots)]
-            except Sen2ProError as error:
-                lines.append(Line([*where, "–"], quoted, missing=str(error)))
-                continue
-            found = {OURS: ours}
-            for name, system in systems.items():
-                try:
-                    runs = [system(task, shots, seed) for seed in task.draws(shots)]
-                except TooMany as error:
-                    lines.append(Line([*where, name], quoted if name == SEN2VEC else None, missing=str(error)))
-                    continue
-                found[name] = runs
-                lines.append(task.compare(ours, runs, [*where, name]))
-                lines[-1].paper = quoted if name == SEN2VEC else None
-                losses.append(task.compare_losses(ours, runs, [*where, name]))
-            if TUNED in found and SETFIT in found:
-                tuned.append(task.compare(found[TUNED], found[SETFIT], [*where, SETFIT]))
-            if is_few(shots):
-                found |= _alone(task, shots, found.get(SETFIT), alone, where, finetune=lab.finetune)
-            for name, runs in found.items():
-                row, values = _measures(task, runs)
-                scores.append([*where, name, *row])
-                numbers.append({"set": where[0], "shots": shots, "system": name, **values})
-            chosen = [asdict(task.chosen[shots, seed]) for seed in task.draws(shots)]
-            choices.append({"set": where[0], "shots": shots, "chosen": chosen})
-    labels = ["set", "shots", "against"]
-    grids = [
-        lines_grid(labels, lines, "BERT-base", title=f"{lab.title}, accuracy × 100, baseline {ARROW} {OURS}"),
-        Grid(
-            ["set", "shots", "system", "accuracy", "log-loss", "calibration error", "accuracy of the surest 80 %"],
-            scores, "All measures, mean (sd) over draws", labels=3,
-        ),
-        lines_grid(labels, losses, "–", title=f"Log-loss, baseline {ARROW} {OURS}: smaller is better", digits=3),
-    ]  # fmt: skip
-    if alone:
-        title = f"Without a validation set: accuracy × 100, baseline {ARROW} ours"
-        grids.insert(1, lines_grid(["set", "shots", "against", "ours is"], alone, "–", title=title))
-    if tuned:
-        title = f"The encoder trained too: accuracy × 100, {SETFIT} {ARROW} {TUNED}"
-        grids.insert(1, lines_grid(labels, tuned, "–", title=title))
+            found.add(task, shots)
     return Result(
-        "T1", "Text classification from a few examples of each class", grids,
-        f"accuracy {_verdicts(lines, systems)}. Log-loss {_verdicts(losses, systems)}", lab.signature(),
-        [*paper.NOTES["T1"], *notes, *_draws(lab, tasks)],
-        [
-            *line_numbers(labels, lines), *numbers, *choices,
-            *({"measure": "log-loss", **n} for n in line_numbers(labels, losses)),
-            *({"measure": TUNED, **n} for n in line_numbers(labels, tuned)),
-            *({"measure": ALONE.strip(", "), **n} for n in line_numbers([*labels, "ours is"], alone)),
-        ],
+        "T1", "Text classification from a few examples of each class", found.grids(),
+        f"accuracy {_verdicts(found.lines, found.systems)}. Log-loss {_verdicts(found.losses, found.systems)}",
+        lab.signature(), [*paper.NOTES["T1"], *notes, *_draws(lab, tasks)], found.all_numbers(),
     )  # fmt: skip
 
 
-def _alone(
-    task: Task, shots: Shots, setfit: list[Array64] | None, lines: list[Line], where: list[str], *, finetune: bool
-) -> dict[str, list[Array64]]:
-    """Return what the systems make of the examples alone, and add the lines that compare them."""
+class _Comparisons:
+    """What table 1 says, set after set."""
 
-    def runs(system: Callable[[Task, Shots, int], Array64]) -> list[Array64]:
-        return [system(task, shots, seed) for seed in task.draws(shots)]
+    def __init__(self, lab: Lab) -> None:
+        self.lab = lab
+        self.systems: dict[str, System] = {PLAIN: Task.plain, POINT: Task.point, SEN2VEC: Task.sen2vec}
+        self.systems |= {TUNED: Task.fine_tuned} if lab.finetune else {}
+        self.systems |= {SETFIT: Task.setfit} if lab.setfit else {}
+        self.lines: list[Line] = []
+        self.losses: list[Line] = []
+        self.tuned: list[Line] = []
+        self.alone: list[Line] = []
+        self.scores: list[list[str]] = []
+        self.numbers: list[dict[str, Any]] = []
 
-    ours, plain = runs(Task.sen2pro_alone), runs(Task.plain_alone)
-    lines.append(task.compare(ours, plain, [*where, PLAIN, OURS]))
-    found = {OURS + ALONE: ours, PLAIN + ALONE: plain}
-    if finetune:
-        found[TUNED + ALONE] = runs(Task.fine_tuned_alone)
-        if setfit is not None:
-            lines.append(task.compare(found[TUNED + ALONE], setfit, [*where, SETFIT, TUNED]))
-    return found
+    def add(self, task: Task, shots: Shots) -> None:
+        """Compare all systems on a set."""
+        where, quoted = [paper.TEXT_TITLES[task.name], str(shots)], paper.T1[task.name].get(shots)
+        try:
+            found = {OURS: task.runs(Task.sen2pro, shots)}
+        except Sen2ProError as error:
+            self.lines.append(Line([*where, "–"], quoted, missing=str(error)))
+            return
+        for name, system in self.systems.items():
+            beside = quoted if name == SEN2VEC else None
+            try:
+                found[name] = task.runs(system, shots)
+            except TooMany as error:
+                self.lines.append(Line([*where, name], beside, missing=str(error)))
+                continue
+            self.lines.append(task.compare(found[OURS], found[name], [*where, name]))
+            self.lines[-1].paper = beside
+            self.losses.append(task.compare_losses(found[OURS], found[name], [*where, name]))
+        if TUNED in found and SETFIT in found:
+            self.tuned.append(task.compare(found[TUNED], found[SETFIT], [*where, SETFIT]))
+        if is_few(shots):
+            found |= self._without_validation(task, shots, found.get(SETFIT), where)
+        for name, runs in found.items():
+            row, values = _measures(task, runs)
+            self.scores.append([*where, name, *row])
+            self.numbers.append({"set": where[0], "shots": shots, "system": name, **values})
+        chosen = [asdict(task.chosen[shots, seed]) for seed in task.draws(shots)]
+        self.numbers.append({"set": where[0], "shots": shots, "chosen": chosen})
+
+    def _without_validation(
+        self, task: Task, shots: Shots, setfit: list[Array64] | None, where: list[str]
+    ) -> dict[str, list[Array64]]:
+        """Compare what the systems make of the examples alone."""
+        ours, plain = task.runs(Task.sen2pro_alone, shots), task.runs(Task.plain_alone, shots)
+        self.alone.append(task.compare(ours, plain, [*where, PLAIN, OURS]))
+        found = {OURS + ALONE: ours, PLAIN + ALONE: plain}
+        if self.lab.finetune:
+            found[TUNED + ALONE] = task.runs(Task.fine_tuned_alone, shots)
+            if setfit is not None:
+                self.alone.append(task.compare(found[TUNED + ALONE], setfit, [*where, SETFIT, TUNED]))
+        return found
+
+    def grids(self) -> list[Grid]:
+        """Return the tables."""
+        title = f"{self.lab.title}, accuracy × 100, baseline {ARROW} {OURS}"
+        grids = [lines_grid(_LABELS, self.lines, "BERT-base", title=title)]
+        if self.tuned:
+            title = f"The encoder trained too: accuracy × 100, {SETFIT} {ARROW} {TUNED}"
+            grids.append(lines_grid(_LABELS, self.tuned, "–", title=title))
+        if self.alone:
+            title = f"Without a validation set: accuracy × 100, baseline {ARROW} ours"
+            grids.append(lines_grid([*_LABELS, "ours is"], self.alone, "–", title=title))
+        measures = ["accuracy", "log-loss", "calibration error", "accuracy of the surest 80 %"]
+        title = "All measures, mean (sd) over draws"
+        grids.append(Grid(["set", "shots", "system", *measures], self.scores, title, labels=3))
+        title = f"Log-loss, baseline {ARROW} {OURS}: smaller is better"
+        return [*grids, lines_grid(_LABELS, self.losses, "–", title=title, digits=3)]
+
+    def all_numbers(self) -> list[dict[str, Any]]:
+        """Return all of it for the JSON file."""
+        return [
+            *line_numbers(_LABELS, self.lines),
+            *self.numbers,
+            *({"measure": "log-loss", **n} for n in line_numbers(_LABELS, self.losses)),
+            *({"measure": TUNED, **n} for n in line_numbers(_LABELS, self.tuned)),
+            *({"measure": ALONE.strip(", "), **n} for n in line_numbers([*_LABELS, "ours is"], self.alone)),
+        ]
 
 
 def _verdicts(lines: Sequence[Line], systems: Iterable[str]) -> str:
@@ -188,21 +198,19 @@ def t7(lab: Lab) -> Result:
     features: list[Line] = []
     for task in tasks:
         for shots in lab.shots:
-            where, draws = [paper.TEXT_TITLES[task.name], str(shots)], task.draws(shots)
+            where = [paper.TEXT_TITLES[task.name], str(shots)]
             try:
                 name, baseline = _baseline(task, shots)
             except Sen2ProError as error:
                 lines.append(Line([*where, "–", "–"], missing=str(error)))
                 continue
             for kind in KINDS:
-                found = [task.sen2pro(shots, seed, kind) for seed in draws]
+                found = task.runs(partial(Task.sen2pro, kind=kind), shots)
                 lines.append(task.compare(found, baseline, [*where, name, kind]))
                 lines[-1].paper = paper.T7[kind][task.name].get(shots)
-            mean, both = (
-                [task.sen2pro(shots, seed, features=name) for seed in draws] for name in ("mean", "mean+variance")
-            )
+            mean, both = (task.runs(partial(Task.sen2pro, features=name), shots) for name in ("mean", "mean+variance"))
             features.append(task.compare(both, mean, where))
-    labels = ["set", "shots", "against", "uncertainty"]
+    labels = [*_LABELS, "uncertainty"]
     grids = [
         lines_grid(labels, lines, "BERT-base", title=f"{lab.title}, accuracy × 100, baseline {ARROW} {OURS}"),
         lines_grid(labels[:2], features, "–", title=f"Features: mean {ARROW} mean and variance, as in the paper"),
@@ -218,9 +226,9 @@ def t7(lab: Lab) -> Result:
 def _baseline(task: Task, shots: Shots) -> tuple[str, list[Array64]]:
     """Return the paper's Sen2Vec, or without its copies where these are too many."""
     try:
-        return SEN2VEC, [task.sen2vec(shots, seed) for seed in task.draws(shots)]
+        return SEN2VEC, task.runs(Task.sen2vec, shots)
     except TooMany:
-        return PLAIN, [task.plain(shots, seed) for seed in task.draws(shots)]
+        return PLAIN, task.runs(Task.plain, shots)
 
 
 def _measures(task: Task, runs: Sequence[Array64]) -> tuple[list[str], dict[str, float | None]]:

@@ -101,6 +101,10 @@ class Task:
         """Return the seeds of the draws; there is one way to take everything."""
         return range(1 if shots == FULL else self.lab.seeds)
 
+    def runs(self, system: System, shots: Shots) -> list[Array64]:
+        """Return the probabilities of a system for each draw."""
+        return [system(self, shots, seed) for seed in self.draws(shots)]
+
     def sen2pro(self, shots: Shots, seed: int, kind: str = "m+d", features: str = "auto") -> Array64:
         """Return the probabilities of the classifier; everything is chosen on the validation set."""
         train = self.drawn(shots, seed)
@@ -224,6 +228,9 @@ class Task:
             [statistic(one) for one in ours], theirs, len(self.test.labels), smaller_is_better=smaller_is_better
         )
         return Line(labels, None, found.scaled(unit))
+
+
+System = Callable[[Task, Shots, int], Array64]  # a method of Task: the probabilities on its test part
 
 
 def is_few(shots: Shots) -> bool:
