@@ -136,6 +136,22 @@ def test_a_batch_has_a_pair_even_where_an_order_begins_with_what_the_last_ended_
     assert {len(batch) for batch in batches} == {2}
 
 
+def test_without_a_validation_set_every_sentence_is_trained_on_in_the_end(shared_folder, monkeypatch):
+    seen, epoch = [], Trainer._epoch
+
+    def watched(self, number, steps, train, advance):
+        seen.append((number, len(train.texts)))
+        epoch(self, number, steps, train, advance)
+
+    monkeypatch.setattr(Trainer, "_epoch", watched)
+    fitted(shared_folder)
+    assert seen == [(0, 26), (1, 26), (2, 26), (0, 32), (1, 32), (2, 32)]  # a fifth of each class was held out
+    seen.clear()
+    train, validation = (TEXTS[:24], LABELS[:24]), (TEXTS[24:], LABELS[24:])
+    Sen2ProClassifier(shared_folder, finetune=QUICK).fit(*train, validation=validation, show_progress_bar=False)
+    assert {size for _, size in seen} == {24}
+
+
 def test_some_of_each_class_are_held_out():
     train, judges = _split(Part(TEXTS, np.repeat([0, 1, 2], [20, 10, 2])), 0.2, seed=0)
     assert np.bincount(judges.labels).tolist() == [4, 2, 1]
@@ -150,25 +166,29 @@ def test_the_same_seed_repeats_exactly(trained, shared_folder):
     assert not np.array_equal(trained.weights_.matrix, fitted(shared_folder, seed=1).weights_.matrix)
 
 
-def test_a_killed_run_goes_on_and_ends_the_same(trained, shared_folder, tmp_path, monkeypatch):
+@pytest.mark.parametrize(("killed_at", "left"), [(2, [2, 0, 1, 2]), (4, [1, 2])])
+def test_a_killed_run_goes_on_and_ends_the_same(trained, shared_folder, tmp_path, monkeypatch, killed_at, left):
     settings = replace(QUICK, checkpoints=str(tmp_path / "state"))
-    epoch = Trainer._epoch
+    epoch, done = Trainer._epoch, []
 
-    def killed(self, number, *others):
-        if number == 2:
+    def watched(self, number, *others):
+        if len(done) == killed_at:
             raise KeyboardInterrupt
         epoch(self, number, *others)
+        done.append(number)
 
-    monkeypatch.setattr(Trainer, "_epoch", killed)
+    monkeypatch.setattr(Trainer, "_epoch", watched)
     with pytest.raises(KeyboardInterrupt):
         fitted(shared_folder, settings)
+    assert done == [0, 1, 2, 0, 1, 2][:killed_at]  # three epochs with judges, and three with all sentences
+    monkeypatch.setattr(Trainer, "_epoch", epoch)
     fitted(shared_folder, replace(settings, epochs=1, rate=0.5))  # another run in the same folder
     done = []
     monkeypatch.setattr(
         Trainer, "_epoch", lambda self, number, *others: (done.append(number), epoch(self, number, *others))
     )
     resumed = fitted(shared_folder, settings)
-    assert done == [2]  # what was done before the kill is not done again
+    assert done == left  # what was done before the kill is not done again
     assert not (tmp_path / "state").exists()  # all is done
     assert np.array_equal(resumed.weights_.matrix, trained.weights_.matrix)
     assert np.array_equal(resumed.predict_proba(TEXTS), trained.predict_proba(TEXTS))
@@ -179,11 +199,14 @@ def test_a_broken_checkpoint_is_refused_and_what_somebody_else_put_there_stays(t
     with monkeypatch.context() as patched:
         patched.setattr(Trainer, "forget", lambda self: None)
         fitted(tiny, settings)
-    (kept,) = tmp_path.iterdir()
-    kept.write_bytes(b"broken")
+    kept = list(tmp_path.iterdir())
+    assert len(kept) == 2
+    for path in kept:
+        path.write_bytes(b"broken")
     with pytest.raises(Sen2ProError, match="cannot be read .* delete it to start anew"):
         fitted(tiny, settings)
-    kept.unlink()
+    for path in kept:
+        path.unlink()
     (tmp_path / "notes.txt").touch()
     fitted(tiny, settings)
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]

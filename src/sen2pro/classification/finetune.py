@@ -62,7 +62,8 @@ class FineTuning:
     rate, weight_decay, warm_up
         Of AdamW: learning rate, decay of the weights, and the number of steps over which the rate rises.
     held_out
-        Share of the sentences to judge by, where no validation set is given.
+        Share of the sentences to judge by, where no validation set is given; once all is chosen, the encoder is trained
+        anew on every sentence, for as many epochs as were best.
     checkpoints
         A folder that keeps the state of the last epoch while it trains; after a kill, the same call again goes on from
         there. Several runs may share it.
@@ -123,19 +124,24 @@ def fine_tuned(
     every = Part(texts, numbers)
     train, judges = _split(every, settings.held_out, classifier.seed) if held_out is None else (every, Part(*held_out))
     model, one_pass = _own_copy(classifier)
-    trainer = Trainer(model, settings, classifier.seed)
-    trainer.run(train, judges.only(_some(judges)), classes, show)
-    if one_pass:
+    trainers = [Trainer(model, settings, classifier.seed)]
+    epochs = trainers[0].run(train, judges.only(_some(judges)), classes, show)
+    if one_pass and (held_out is not None or len(texts) >= _CORPUS):  # for fewer, samples cost less than a head
         _learn_one_pass(model, [*train.texts, *judges.texts], show)
-    gaussians = [model.encode(part.texts, show_progress_bar=show) for part in (train, judges)]
-    parts = [choosing.Part(gaussians[0], train.labels, gaussians[1], judges.labels)]
+    gaussian, other = (model.encode(part.texts, show_progress_bar=show) for part in (train, judges))
+    parts = [choosing.Part(gaussian, train.labels, other, judges.labels)]
     choice = choose(parts, classes, **choices, seed=classifier.seed).choice
-    if held_out is None:  # its own sentences: the head may learn from all of them
-        train = Part([*train.texts, *judges.texts], np.r_[train.labels, judges.labels])
-        gaussians[0] = Gaussian.concatenate(gaussians)
-    scaling = Scaling.fit(gaussians[0], choice.features)
-    weights = fit(scaling(gaussians[0]), train.labels, classes, choice.head, choice.C, seed=classifier.seed)
-    trainer.forget()
+    if held_out is None:  # all is chosen: the same again, with every sentence
+        model, _ = _own_copy(classifier)
+        trainers.append(Trainer(model, settings, classifier.seed))
+        trainers[1].repeat(every, epochs, show)
+        if one_pass:
+            _learn_one_pass(model, every.texts, show)
+        gaussian = model.encode(every.texts, show_progress_bar=show)
+    scaling = Scaling.fit(gaussian, choice.features)
+    weights = fit(scaling(gaussian), numbers, classes, choice.head, choice.C, seed=classifier.seed)
+    for trainer in trainers:
+        trainer.forget()
     return model, scaling, weights.scaled(choice.temperature), choice
 
 
@@ -222,21 +228,34 @@ class Trainer:
         self._trained = [p for p in self.network.parameters() if p.requires_grad]
         self.optimizer = torch.optim.AdamW(self._trained, lr=settings.rate, weight_decay=settings.weight_decay)
 
-    def run(self, train: Part, judges: Part, classes: int, show: Show = None) -> None:
-        """Train until the judges no longer gain; the network is then that of the best epoch."""
-        state = self._state = Checkpoint(
-            {"network": self.network}, self.optimizer, self.settings.checkpoints, self._fingerprint(train, judges)
-        )
+    def run(self, train: Part, judges: Part, classes: int, show: Show = None) -> int:
+        """Train until the judges no longer gain; the network is then that of the best epoch, which is returned."""
+        state = self._state = self._checkpoint(train, judges)
         if not state.resume():
             state.record(0, self.loss(train, judges, classes))  # training is never worse than none
-        size = self.settings.batch_size * self.settings.accumulate
-        steps = max(_FEWEST_STEPS, -(-len(train.texts) // size))
+        steps = self._steps(train)
         with progress(self.settings.epochs * steps, show, unit="steps", title="training") as advance:
             advance(state.epoch * steps)
             while state.epoch < self.settings.epochs and state.epoch - state.best_epoch < self.settings.patience:
                 self._epoch(state.epoch, steps, train, advance)
                 state.record(state.epoch + 1, self.loss(train, judges, classes))
         state.restore_best()
+        return state.best_epoch
+
+    def repeat(self, train: Part, epochs: int, show: Show = None) -> None:
+        """Train for so many epochs, with nobody to judge."""
+        state = self._state = self._checkpoint(train, Part([], np.empty(0, np.int64)))
+        state.resume()
+        steps = self._steps(train)
+        with progress(epochs * steps, show, unit="steps", title="training on all") as advance:
+            advance(state.epoch * steps)
+            while state.epoch < epochs:
+                self._epoch(state.epoch, steps, train, advance)
+                state.record(state.epoch + 1, np.inf)
+
+    def _steps(self, train: Part) -> int:
+        size = self.settings.batch_size * self.settings.accumulate
+        return max(_FEWEST_STEPS, -(-len(train.texts) // size))
 
     def forget(self) -> None:
         """Delete what it would have taken to go on."""
@@ -308,12 +327,13 @@ class Trainer:
         )  # fmt: skip
         return float(found.losses.mean())
 
-    def _fingerprint(self, train: Part, judges: Part) -> str:
-        """Say what a checkpoint belongs to."""
+    def _checkpoint(self, train: Part, judges: Part) -> Checkpoint:
+        """Return the state of this run; it has a name of its own."""
         settings = {name: value for name, value in asdict(self.settings).items() if name != "checkpoints"}
         about: list[Any] = [str(self.model.signature()), {k: float(v) for k, v in settings.items()}, self.seed]
         about += [[part.texts, part.labels.tolist()] for part in (train, judges)]
-        return hashlib.sha256(json.dumps(about).encode()).hexdigest()[:16]
+        fingerprint = hashlib.sha256(json.dumps(about).encode()).hexdigest()[:16]
+        return Checkpoint({"network": self.network}, self.optimizer, self.settings.checkpoints, fingerprint)
 
 
 def pair_loss(vectors: Tensor, labels: Tensor) -> Tensor:
