@@ -152,6 +152,21 @@ def test_without_a_validation_set_every_sentence_is_trained_on_in_the_end(shared
     assert {size for _, size in seen} == {24}
 
 
+def test_epochs_are_judged_by_enough_sentences_or_are_a_few(shared_folder, monkeypatch):
+    quick, runs = FineTuning(batch_size=16, rate=1e-3), []
+    monkeypatch.setattr(Trainer, "run", lambda self, train, judges, *others: runs.append(len(judges.texts)) or 2)
+    monkeypatch.setattr(Trainer, "repeat", lambda self, train, epochs, show: runs.append((len(train.texts), epochs)))
+    fitted(shared_folder, quick)
+    assert runs == [(26, 4), (32, 4)]
+    runs.clear()
+    fitted(shared_folder, replace(quick, epochs=7))
+    assert runs == [(26, 7), (32, 7)]
+    runs.clear()
+    monkeypatch.setattr(module, "_FEWEST_JUDGES", 6)
+    fitted(shared_folder, quick)
+    assert runs == [6, (32, 2)]  # as many epochs as were best
+
+
 def test_some_of_each_class_are_held_out():
     train, judges = _split(Part(TEXTS, np.repeat([0, 1, 2], [20, 10, 2])), 0.2, seed=0)
     assert np.bincount(judges.labels).tolist() == [4, 2, 1]

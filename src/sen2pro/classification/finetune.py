@@ -42,7 +42,8 @@ if TYPE_CHECKING:
 
 _FEWEST_STEPS = 4  # of an epoch, however few the sentences
 _TOGETHER = 4  # sentences of one class that stand together in a batch, so that there are pairs of them
-_JUDGES = 200  # sentences by which an epoch is judged
+_FEWEST_JUDGES, _JUDGES = 40, 200  # sentences by which an epoch is judged; with fewer, chance would decide
+_MOST_EPOCHS, _UNJUDGED_EPOCHS = 20, 4
 _CORPUS, _TEACHER = 256, 8  # sentences and samples from which one pass is learnt for the trained encoder
 
 
@@ -53,8 +54,9 @@ class FineTuning:
     Parameters
     ----------
     epochs, patience
-        At most so many epochs, of at least four steps each; training stops after `patience` of them without a better
-        log-loss on the validation part.
+        At most so many epochs, of at least four steps each, by default 20; training stops after `patience` of them
+        without a better log-loss on the validation part. Where that has fewer than 40 sentences, which cannot tell one
+        epoch from the next, there are exactly so many epochs, by default 4.
     batch_size, accumulate
         Sentences in memory at once, all pairs of which are compared, and how many such batches make a step.
     passes
@@ -74,7 +76,7 @@ class FineTuning:
     10
     """
 
-    epochs: int = 20
+    epochs: int | None = None
     patience: int = 2
     batch_size: int = 40
     accumulate: int = 1
@@ -90,6 +92,8 @@ class FineTuning:
         least = {"epochs": 1, "patience": 1, "batch_size": 2, "accumulate": 1, "passes": 2, "warm_up": 0}
         for name, low in least.items():
             value = getattr(self, name)
+            if name == "epochs" and value is None:
+                continue
             if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < low:
                 raise Sen2ProError(f"{name} of FineTuning must be a whole number of at least {low}, not {value!r}")
         bounds = {"rate": (0, 1), "weight_decay": (0, 1), "held_out": (0.01, 0.9)}
@@ -125,7 +129,11 @@ def fine_tuned(
     train, judges = _split(every, settings.held_out, classifier.seed) if held_out is None else (every, Part(*held_out))
     model, one_pass = _own_copy(classifier)
     trainers = [Trainer(model, settings, classifier.seed)]
-    epochs = trainers[0].run(train, judges.only(_some(judges)), classes, show)
+    if len(judges.texts) < _FEWEST_JUDGES:
+        epochs = settings.epochs or _UNJUDGED_EPOCHS
+        trainers[0].repeat(train, epochs, show)
+    else:
+        epochs = trainers[0].run(train, judges.only(_some(judges)), classes, show)
     if one_pass and (held_out is not None or len(texts) >= _CORPUS):  # for fewer, samples cost less than a head
         _learn_one_pass(model, [*train.texts, *judges.texts], show)
     gaussian, other = (model.encode(part.texts, show_progress_bar=show) for part in (train, judges))
@@ -225,6 +233,7 @@ class Trainer:
 
     def __init__(self, model: Sen2Pro, settings: FineTuning, seed: int) -> None:
         self.model, self.settings, self.seed, self.network = model, settings, int(seed), model.encoder.network
+        self._state: Checkpoint | None = None
         self._trained = [p for p in self.network.parameters() if p.requires_grad]
         self.optimizer = torch.optim.AdamW(self._trained, lr=settings.rate, weight_decay=settings.weight_decay)
 
@@ -233,10 +242,10 @@ class Trainer:
         state = self._state = self._checkpoint(train, judges)
         if not state.resume():
             state.record(0, self.loss(train, judges, classes))  # training is never worse than none
-        steps = self._steps(train)
-        with progress(self.settings.epochs * steps, show, unit="steps", title="training") as advance:
+        steps, most = self._steps(train), self.settings.epochs or _MOST_EPOCHS
+        with progress(most * steps, show, unit="steps", title="training") as advance:
             advance(state.epoch * steps)
-            while state.epoch < self.settings.epochs and state.epoch - state.best_epoch < self.settings.patience:
+            while state.epoch < most and state.epoch - state.best_epoch < self.settings.patience:
                 self._epoch(state.epoch, steps, train, advance)
                 state.record(state.epoch + 1, self.loss(train, judges, classes))
         state.restore_best()
@@ -247,7 +256,7 @@ class Trainer:
         state = self._state = self._checkpoint(train, Part([], np.empty(0, np.int64)))
         state.resume()
         steps = self._steps(train)
-        with progress(epochs * steps, show, unit="steps", title="training on all") as advance:
+        with progress(epochs * steps, show, unit="steps", title="training") as advance:
             advance(state.epoch * steps)
             while state.epoch < epochs:
                 self._epoch(state.epoch, steps, train, advance)
@@ -259,7 +268,8 @@ class Trainer:
 
     def forget(self) -> None:
         """Delete what it would have taken to go on."""
-        self._state.delete()
+        if self._state is not None:
+            self._state.delete()
 
     def _epoch(self, epoch: int, steps: int, train: Part, advance: Callable[[float], None]) -> None:
         rng, parts = np.random.default_rng([self.seed, epoch]), self.settings.accumulate
@@ -330,7 +340,7 @@ class Trainer:
     def _checkpoint(self, train: Part, judges: Part) -> Checkpoint:
         """Return the state of this run; it has a name of its own."""
         settings = {name: value for name, value in asdict(self.settings).items() if name != "checkpoints"}
-        about: list[Any] = [str(self.model.signature()), {k: float(v) for k, v in settings.items()}, self.seed]
+        about: list[Any] = [str(self.model.signature()), {k: float(v or 0) for k, v in settings.items()}, self.seed]
         about += [[part.texts, part.labels.tolist()] for part in (train, judges)]
         fingerprint = hashlib.sha256(json.dumps(about).encode()).hexdigest()[:16]
         return Checkpoint({"network": self.network}, self.optimizer, self.settings.checkpoints, fingerprint)

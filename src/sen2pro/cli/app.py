@@ -401,7 +401,10 @@ def classify_train(
     ] = None,
     finetune: Annotated[bool, typer.Option("--finetune", help="Train the encoder too: minutes to hours.")] = False,
     epochs: Annotated[
-        int | None, typer.Option(help="With --finetune: at most so many times through the data. (default: 20)", min=1)
+        int | None,
+        typer.Option(
+            help="With --finetune: at most so many times through the data. (default: 20, from few examples 4)", min=1
+        ),
     ] = None,
     seed: options.Seed = 0,
 ) -> None:
