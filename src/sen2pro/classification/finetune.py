@@ -40,6 +40,7 @@ from sen2pro.sampling.edits import edit
 if TYPE_CHECKING:
     from sen2pro.classification.classifier import Sen2ProClassifier
 
+SCHEME = 1  # to be raised when training comes to give other weights: what was kept of it is then made anew
 _FEWEST_STEPS = 4  # of an epoch, however few the sentences
 _TOGETHER = 4  # sentences of one class that stand together in a batch, so that there are pairs of them
 _FEWEST_JUDGES, _JUDGES = 40, 200  # sentences by which an epoch is judged; with fewer, chance would decide

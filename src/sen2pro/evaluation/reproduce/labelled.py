@@ -10,10 +10,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from sen2pro import __version__
 from sen2pro.classification import FineTuning, Sen2ProClassifier
 from sen2pro.classification.baselines import COPIES, augmented, logistic_regression, setfit, setfit_name
 from sen2pro.classification.choosing import Choice
+from sen2pro.classification.finetune import SCHEME
 from sen2pro.classification.metrics import losses as losses_of
 from sen2pro.errors import Sen2ProError, TruncationWarning
 from sen2pro.evaluation.data import WHOLE_SETS, DataMissing, Labelled, read_classification, spread
@@ -179,7 +179,7 @@ class Task:
                 classifier.fit(drawn.texts, drawn.labels, validation=validation)
                 return classifier.predict_proba(self.test.texts)
 
-        how = f"{FineTuning()}, sen2pro {__version__}, {'with' if validation else 'without'} validation"
+        how = f"{FineTuning()}, scheme {SCHEME}, {'with' if validation else 'without'} validation"
         return self._trained(TUNED, lambda: how, shots, seed, train)
 
     def _trained(
