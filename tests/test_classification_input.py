@@ -43,7 +43,7 @@ def test_a_label_that_is_missing_in_a_table_is_named(tiny):
 
 
 def test_an_empty_sentence_is_named_with_its_row(tiny, fitted):
-    with pytest.raises(Sen2ProError, match="sentence 2 is empty or blank: ' '; leave the row out"):
+    with pytest.raises(Sen2ProError, match="sentence 2 is empty or blank: ' '; leave it out"):
         Sen2ProClassifier(tiny).fit([*TEXTS[:2], " ", *TEXTS[3:]], LABELS)
     with pytest.raises(Sen2ProError, match="sentence 1 is empty"):
         fitted.predict(["a man", ""])

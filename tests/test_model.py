@@ -185,7 +185,7 @@ def test_whitening_on_fewer_vectors_than_dimensions_stays_finite_and_is_said():
 @pytest.mark.parametrize(
     ("sentences", "message"),
     [
-        (["the dog", ""], "sentence 1 is empty or blank"),
+        (["the dog", ""], "sentence 1 is empty or blank: ''; leave it out"),
         ([" \t\n"], "sentence 0 is empty or blank"),
         (["the dog", None], "sentence 1 is not a text but NoneType"),
         (["the dog", float("nan")], "sentence 1 is not a text but float: nan"),

@@ -56,7 +56,7 @@ def check_sentences(sentences: str | Sequence[str]) -> list[str]:
         if not isinstance(text, str):
             raise Sen2ProError(f"sentence {i} is not a text but {type(text).__name__}: {text!r}")
         if not text.strip():
-            raise Sen2ProError(f"sentence {i} is empty or blank: {text!r}")
+            raise Sen2ProError(f"sentence {i} is empty or blank: {text!r}; leave it out")
         if has_surrogates(text):
             raise Sen2ProError(f"sentence {i} holds half a surrogate pair, which is not Unicode text: {text!r}")
     return texts

@@ -37,7 +37,7 @@ class Choice:
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
+class Fold:
     """Rows to train on and rows to judge by."""
 
     train: Gaussian
@@ -46,7 +46,7 @@ class Part:
     held_out_labels: Labels
 
 
-def folds(gaussian: Gaussian, labels: Labels, seed: int) -> list[Part]:
+def folds(gaussian: Gaussian, labels: Labels, seed: int) -> list[Fold]:
     """Cut the rows into parts for cross-validation, every class spread evenly; no more folds than the rarest class."""
     number = min(_FOLDS if len(labels) < _MANY else _FEWER_FOLDS, int(np.bincount(labels).min()))
     rng = np.random.default_rng(seed)
@@ -54,16 +54,16 @@ def folds(gaussian: Gaussian, labels: Labels, seed: int) -> list[Part]:
     for label in np.unique(labels):
         rows = rng.permutation(np.flatnonzero(labels == label))
         fold[rows] = (np.arange(len(rows)) + rng.integers(number)) % number
-    return [_part(gaussian, labels, np.flatnonzero(fold == i)) for i in range(number)]
+    return [_fold(gaussian, labels, np.flatnonzero(fold == i)) for i in range(number)]
 
 
-def _part(gaussian: Gaussian, labels: Labels, out: NDArray[np.int64]) -> Part:
+def _fold(gaussian: Gaussian, labels: Labels, out: NDArray[np.int64]) -> Fold:
     kept = np.setdiff1d(np.arange(len(labels)), out)
-    return Part(gaussian[kept], labels[kept], gaussian[out], labels[out])
+    return Fold(gaussian[kept], labels[kept], gaussian[out], labels[out])
 
 
 def choose(
-    parts: Sequence[Part],
+    parts: Sequence[Fold],
     classes: int,
     *,
     features: Sequence[str],
@@ -124,7 +124,7 @@ def _simplest(trials: Sequence[Trial]) -> Trial:
 
 
 def _trials(
-    parts: Sequence[Part], classes: int, features: str, head: str, penalties: Sequence[float], seed: int
+    parts: Sequence[Fold], classes: int, features: str, head: str, penalties: Sequence[float], seed: int
 ) -> list[Trial]:
     """Return a trial for each penalty, with the best factor."""
     # As if one more row had been of any class: otherwise, few rows without an error would call for certainty.
@@ -140,7 +140,7 @@ def _trials(
 
 
 def _by_penalty(
-    part: Part, classes: int, features: str, head: str, penalties: Sequence[float], doubt: float, seed: int
+    part: Fold, classes: int, features: str, head: str, penalties: Sequence[float], doubt: float, seed: int
 ) -> list[_Judged]:
     """Train with each penalty, and judge by the rows held out."""
     scaling = Scaling.fit(part.train, features)

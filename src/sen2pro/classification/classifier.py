@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from sen2pro.checks import check_seed, check_sentences
 from sen2pro.classification import saving
-from sen2pro.classification.choosing import PENALTIES, Choice, Part, choose, folds
+from sen2pro.classification.choosing import PENALTIES, Choice, Fold, choose, folds
 from sen2pro.classification.features import FEATURES, Scaling
 from sen2pro.classification.finetune import FineTuning, fine_tuned
 from sen2pro.classification.heads import HEADS, Labels, Weights, fit, probabilities
@@ -161,7 +161,7 @@ class Sen2ProClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
             else:
                 other = _encoded(held_out[0], encoder, show_progress_bar)
                 self._check_fits(other, dim, signature, "the validation set")
-                parts = [Part(gaussian, numbers, other, held_out[1])]
+                parts = [Fold(gaussian, numbers, other, held_out[1])]
             choice = choose(parts, len(classes), **choices, seed=self.seed).choice
             scaling = Scaling.fit(gaussian, choice.features)
             found = fit(scaling(gaussian), numbers, len(classes), choice.head, choice.C, seed=self.seed)
@@ -325,8 +325,6 @@ def _checked(X: Any) -> list[str] | Gaussian:
                 f"sentence {row} is not a text but {type(text).__name__}: {reprlib.repr(text)}; give texts, or the "
                 "batch of Gaussians itself, not its means"
             )
-        if not text.strip():
-            raise Sen2ProError(f"sentence {row} is empty or blank: {text!r}; leave the row out")
     return check_sentences(texts)
 
 
