@@ -82,7 +82,7 @@ def test_training_beats_the_frozen_encoder_and_leaves_the_users_model_alone(tiny
                        .swapaxes(0, 1).reshape(2, -1))  # fmt: skip
     before = weights_of(tiny)
     frozen = Sen2ProClassifier(tiny, features="mean").fit(*train, validation=held_out)
-    settings = FineTuning(epochs=15, patience=15, batch_size=16, rate=3e-3)
+    settings = FineTuning(epochs=30, batch_size=16, rate=3e-3)
     trained = Sen2ProClassifier(tiny, finetune=settings).fit(*train, validation=held_out, show_progress_bar=False)
     assert trained.score(*train) > frozen.score(*train)
     assert trained.choice_.log_loss < frozen.choice_.log_loss - 0.1
@@ -155,16 +155,51 @@ def test_without_a_validation_set_every_sentence_is_trained_on_in_the_end(shared
 def test_epochs_are_judged_by_enough_sentences_or_are_a_few(shared_folder, monkeypatch):
     quick, runs = FineTuning(batch_size=16, rate=1e-3), []
     monkeypatch.setattr(Trainer, "run", lambda self, train, judges, *others: runs.append(len(judges.texts)) or 2)
-    monkeypatch.setattr(Trainer, "repeat", lambda self, train, epochs, show: runs.append((len(train.texts), epochs)))
+    monkeypatch.setattr(
+        Trainer, "repeat", lambda self, train, epochs, show, falling: runs.append((len(train.texts), epochs, falling))
+    )
     fitted(shared_folder, quick)
-    assert runs == [(26, 4), (32, 4)]
+    assert runs == [(26, 6, True), (32, 6, True)]
     runs.clear()
     fitted(shared_folder, replace(quick, epochs=7))
-    assert runs == [(26, 7), (32, 7)]
+    assert runs == [(26, 7, True), (32, 7, True)]
     runs.clear()
     monkeypatch.setattr(module, "_FEWEST_JUDGES", 6)
     fitted(shared_folder, quick)
-    assert runs == [6, (32, 2)]  # as many epochs as were best
+    assert runs == [6, (32, 2, False)]  # as many epochs as were best
+
+
+def test_the_learning_rate_rises_and_falls_where_the_end_is_known_and_else_stays(tiny, monkeypatch):
+    rates, step = [], torch.optim.AdamW.step
+
+    def watched(self):
+        rates.append(self.param_groups[0]["lr"])
+        step(self)
+
+    monkeypatch.setattr(torch.optim.AdamW, "step", watched)
+    part, settings = Part(TEXTS[:8], np.tile([0, 1], 4)), replace(QUICK, rate=0.003, warm_up=2)
+    Trainer(own(tiny), settings, seed=0).repeat(part, 2, show=False, falling=True)
+    assert rates == pytest.approx([0.001, 0.002, 0.003, 0.0025, 0.002, 0.0015, 0.001, 0.0005])
+    rates.clear()
+    Trainer(own(tiny), settings, seed=0).repeat(part, 2, show=False)
+    assert rates == pytest.approx([0.001, 0.002, *[0.003] * 6])
+
+
+def test_few_judges_choose_the_temperature_and_nothing_else(shared_folder, monkeypatch):
+    monkeypatch.setattr(Trainer, "repeat", lambda *_, **__: None)
+    asked, choose = [], module.choose
+
+    def watched(*others, seed, **choices):
+        asked.append(choices)
+        return choose(*others, **choices, seed=seed)
+
+    monkeypatch.setattr(module, "choose", watched)
+    fitted(shared_folder)
+    fitted(shared_folder, C=10.0, head="sampled", features="mean+variance")
+    assert asked == [
+        {"features": ("mean",), "heads": ("expected",), "penalties": (0.01,)},
+        {"features": ("mean+variance",), "heads": ("sampled",), "penalties": (10.0,)},
+    ]
 
 
 def test_some_of_each_class_are_held_out():

@@ -25,9 +25,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from sen2pro.classification import choosing
 from sen2pro.classification.checkpoints import Checkpoint
-from sen2pro.classification.choosing import PENALTIES, Choice, choose
+from sen2pro.classification.choosing import PENALTIES, Choice, Fold, choose
 from sen2pro.classification.features import Scaling
 from sen2pro.classification.heads import Labels, Weights, fit
 from sen2pro.encoder import Encoder
@@ -40,11 +39,12 @@ from sen2pro.sampling.edits import edit
 if TYPE_CHECKING:
     from sen2pro.classification.classifier import Sen2ProClassifier
 
-SCHEME = 1  # to be raised when training comes to give other weights: what was kept of it is then made anew
+SCHEME = 2  # to be raised when training comes to give other weights: what was kept of it is then made anew
 _FEWEST_STEPS = 4  # of an epoch, however few the sentences
 _TOGETHER = 4  # sentences of one class that stand together in a batch, so that there are pairs of them
 _FEWEST_JUDGES, _JUDGES = 40, 200  # sentences by which an epoch is judged; with fewer, chance would decide
-_MOST_EPOCHS, _UNJUDGED_EPOCHS = 20, 4
+_MOST_EPOCHS = 20
+_UNJUDGED_EPOCHS, _UNJUDGED_PENALTY = 6, 0.01  # good on validation sets of three tasks, where nothing is chosen
 _CORPUS, _TEACHER = 256, 8  # sentences and samples from which one pass is learnt for the trained encoder
 
 
@@ -57,7 +57,9 @@ class FineTuning:
     epochs, patience
         At most so many epochs, of at least four steps each, by default 20; training stops after `patience` of them
         without a better log-loss on the validation part. Where that has fewer than 40 sentences, which cannot tell one
-        epoch from the next, there are exactly so many epochs, by default 4.
+        epoch from the next, there are exactly so many epochs, by default 6, over which the learning rate falls to
+        nothing; nor do they choose features, head and penalty (mean, `expected` and 0.01, unless given), but only the
+        temperature.
     batch_size, accumulate
         Sentences in memory at once, all pairs of which are compared, and how many such batches make a step.
     passes
@@ -130,20 +132,21 @@ def fine_tuned(
     train, judges = _split(every, settings.held_out, classifier.seed) if held_out is None else (every, Part(*held_out))
     model, one_pass = _own_copy(classifier)
     trainers = [Trainer(model, settings, classifier.seed)]
-    if len(judges.texts) < _FEWEST_JUDGES:
-        epochs = settings.epochs or _UNJUDGED_EPOCHS
-        trainers[0].repeat(train, epochs, show)
-    else:
+    judged = len(judges.texts) >= _FEWEST_JUDGES
+    if judged:
         epochs = trainers[0].run(train, judges.only(_some(judges)), classes, show)
+    else:
+        epochs, choices = settings.epochs or _UNJUDGED_EPOCHS, _simple(choices)
+        trainers[0].repeat(train, epochs, show, falling=True)
     if one_pass and (held_out is not None or len(texts) >= _CORPUS):  # for fewer, samples cost less than a head
         _learn_one_pass(model, [*train.texts, *judges.texts], show)
     gaussian, other = (model.encode(part.texts, show_progress_bar=show) for part in (train, judges))
-    parts = [choosing.Part(gaussian, train.labels, other, judges.labels)]
+    parts = [Fold(gaussian, train.labels, other, judges.labels)]
     choice = choose(parts, classes, **choices, seed=classifier.seed).choice
     if held_out is None:  # all is chosen: the same again, with every sentence
         model, _ = _own_copy(classifier)
         trainers.append(Trainer(model, settings, classifier.seed))
-        trainers[1].repeat(every, epochs, show)
+        trainers[1].repeat(every, epochs, show, falling=not judged)
         if one_pass:
             _learn_one_pass(model, every.texts, show)
         gaussian = model.encode(every.texts, show_progress_bar=show)
@@ -152,6 +155,12 @@ def fine_tuned(
     for trainer in trainers:
         trainer.forget()
     return model, scaling, weights.scaled(choice.temperature), choice
+
+
+def _simple(choices: Mapping[str, Sequence[Any]]) -> dict[str, Sequence[Any]]:
+    """Return what is left to choose from when there are too few to judge: what was asked for, else what is simple."""
+    only = {name: options[:1] for name, options in choices.items()}
+    return only if len(choices["penalties"]) == 1 else {**only, "penalties": (_UNJUDGED_PENALTY,)}
 
 
 def _split(every: Part, share: float, seed: int) -> tuple[Part, Part]:
@@ -235,6 +244,7 @@ class Trainer:
     def __init__(self, model: Sen2Pro, settings: FineTuning, seed: int) -> None:
         self.model, self.settings, self.seed, self.network = model, settings, int(seed), model.encoder.network
         self._state: Checkpoint | None = None
+        self._last: int | None = None  # the step by which the learning rate has fallen to nothing
         self._trained = [p for p in self.network.parameters() if p.requires_grad]
         self.optimizer = torch.optim.AdamW(self._trained, lr=settings.rate, weight_decay=settings.weight_decay)
 
@@ -252,11 +262,12 @@ class Trainer:
         state.restore_best()
         return state.best_epoch
 
-    def repeat(self, train: Part, epochs: int, show: Show = None) -> None:
-        """Train for so many epochs, with nobody to judge."""
+    def repeat(self, train: Part, epochs: int, show: Show = None, *, falling: bool = False) -> None:
+        """Train for so many epochs, with nobody to judge; the learning rate may fall to nothing over them."""
+        steps = self._steps(train)
+        self._last = epochs * steps if falling else None
         state = self._state = self._checkpoint(train, Part([], np.empty(0, np.int64)))
         state.resume()
-        steps = self._steps(train)
         with progress(epochs * steps, show, unit="steps", title="training") as advance:
             advance(state.epoch * steps)
             while state.epoch < epochs:
@@ -287,9 +298,13 @@ class Trainer:
             advance(1)
 
     def _set_rate(self, number: int) -> None:
-        """Let the learning rate rise during the warm-up; it then stays, since nobody knows when training will stop."""
+        """Let the learning rate rise during the warm-up; it then stays, or falls if it is known where training ends."""
+        warm_up = self.settings.warm_up
+        factor = min(1.0, (number + 1) / (warm_up + 1))
+        if self._last is not None and number >= warm_up:
+            factor = (self._last - number) / (self._last - warm_up)
         for group in self.optimizer.param_groups:
-            group["lr"] = self.settings.rate * min(1.0, (number + 1) / (self.settings.warm_up + 1))
+            group["lr"] = self.settings.rate * factor
 
     def _batch_loss(self, batch: Part, key: list[int]) -> Tensor:
         source = self.model.sources[key[1] % len(self.model.sources)]
@@ -332,7 +347,7 @@ class Trainer:
         for part in (train, judges):
             vectors = self.model.sen2vec(part.texts)
             points.append(Gaussian(vectors, np.zeros_like(vectors)))
-        parts = [choosing.Part(points[0], train.labels, points[1], judges.labels)]
+        parts = [Fold(points[0], train.labels, points[1], judges.labels)]
         found = choose(
             parts, classes, features=("mean",), heads=("expected",), penalties=PENALTIES, seed=self.seed
         )  # fmt: skip
@@ -341,7 +356,8 @@ class Trainer:
     def _checkpoint(self, train: Part, judges: Part) -> Checkpoint:
         """Return the state of this run; it has a name of its own."""
         settings = {name: value for name, value in asdict(self.settings).items() if name != "checkpoints"}
-        about: list[Any] = [str(self.model.signature()), {k: float(v or 0) for k, v in settings.items()}, self.seed]
+        numbers = {name: float(value or 0) for name, value in settings.items()}
+        about: list[Any] = [SCHEME, str(self.model.signature()), numbers, self.seed, self._last]
         about += [[part.texts, part.labels.tolist()] for part in (train, judges)]
         fingerprint = hashlib.sha256(json.dumps(about).encode()).hexdigest()[:16]
         return Checkpoint({"network": self.network}, self.optimizer, self.settings.checkpoints, fingerprint)

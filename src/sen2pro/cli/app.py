@@ -403,7 +403,7 @@ def classify_train(
     epochs: Annotated[
         int | None,
         typer.Option(
-            help="With --finetune: at most so many times through the data. (default: 20, from few examples 4)", min=1
+            help="With --finetune: at most so many times through the data. (default: 20, from few examples 6)", min=1
         ),
     ] = None,
     seed: options.Seed = 0,
