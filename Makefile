@@ -14,7 +14,7 @@ setup: $(READY) ## Create .venv and install the package with all that developmen
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[offline,plot,eval,mteb,dev]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[offline,plot,eval,mteb,setfit,dev]'
 	@touch $@
 
 demo: $(READY) ## Run the main job on the embedded default model: a table and a picture

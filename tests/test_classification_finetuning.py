@@ -216,32 +216,33 @@ def test_the_same_seed_repeats_exactly(trained, shared_folder):
     assert not np.array_equal(trained.weights_.matrix, fitted(shared_folder, seed=1).weights_.matrix)
 
 
-@pytest.mark.parametrize(("killed_at", "left"), [(2, [2, 0, 1, 2]), (4, [1, 2])])
-def test_a_killed_run_goes_on_and_ends_the_same(trained, shared_folder, tmp_path, monkeypatch, killed_at, left):
-    settings = replace(QUICK, checkpoints=str(tmp_path / "state"))
-    epoch, done = Trainer._epoch, []
+@pytest.mark.parametrize(("judged", "killed_at"), [(False, 2), (False, 4), (True, 3), (True, 5)])
+def test_a_killed_run_goes_on_and_ends_the_same(shared_folder, tmp_path, monkeypatch, judged, killed_at):
+    monkeypatch.setattr(module, "_FEWEST_JUDGES", 6 if judged else 7)  # there are six
+    settings = replace(QUICK, epochs=4, patience=1, checkpoints=str(tmp_path / "state"))
+    epoch, done, kill = Trainer._epoch, [], {}
 
     def watched(self, number, *others):
-        if len(done) == killed_at:
+        if len(done) == kill.get("at"):
             raise KeyboardInterrupt
         epoch(self, number, *others)
         done.append(number)
 
     monkeypatch.setattr(Trainer, "_epoch", watched)
+    whole = fitted(shared_folder, settings)
+    every, kill["at"] = [*done], killed_at
+    assert judged or every == [*range(4), *range(4)]  # with some held out, and with all sentences
+    done.clear()
     with pytest.raises(KeyboardInterrupt):
         fitted(shared_folder, settings)
-    assert done == [0, 1, 2, 0, 1, 2][:killed_at]  # three epochs with judges, and three with all sentences
-    monkeypatch.setattr(Trainer, "_epoch", epoch)
+    kill.clear()
     fitted(shared_folder, replace(settings, epochs=1, rate=0.5))  # another run in the same folder
-    done = []
-    monkeypatch.setattr(
-        Trainer, "_epoch", lambda self, number, *others: (done.append(number), epoch(self, number, *others))
-    )
+    done.clear()
     resumed = fitted(shared_folder, settings)
-    assert done == left  # what was done before the kill is not done again
+    assert done == every[killed_at:]  # what was done before the kill is not done again
     assert not (tmp_path / "state").exists()  # all is done
-    assert np.array_equal(resumed.weights_.matrix, trained.weights_.matrix)
-    assert np.array_equal(resumed.predict_proba(TEXTS), trained.predict_proba(TEXTS))
+    assert np.array_equal(resumed.weights_.matrix, whole.weights_.matrix)
+    assert np.array_equal(resumed.predict_proba(TEXTS), whole.predict_proba(TEXTS))
 
 
 def test_a_broken_checkpoint_is_refused_and_what_somebody_else_put_there_stays(tiny, tmp_path, monkeypatch):

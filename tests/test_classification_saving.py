@@ -27,6 +27,21 @@ def test_saved_and_loaded_it_predicts_the_same(tiny_folder, tmp_path):
     assert loaded.predict(TEXTS).dtype == classifier.predict(TEXTS).dtype
 
 
+def test_what_fails_half_way_leaves_room_for_another_go(tiny_folder, tmp_path, monkeypatch):
+    classifier = Sen2ProClassifier(str(tiny_folder), samples=3, finetune=FineTuning(epochs=1)).fit(TEXTS, LABELS)
+
+    def full(*_):
+        raise OSError("no space left")
+
+    with monkeypatch.context() as patched, pytest.raises(OSError, match="no space left"):
+        patched.setattr("safetensors.numpy.save_file", full)
+        classifier.save(tmp_path / "saved")
+    assert not list((tmp_path / "saved").iterdir())
+    classifier.save(tmp_path / "saved")
+    found = Sen2ProClassifier.load(tmp_path / "saved").predict_proba(TEXTS)
+    assert np.array_equal(found, classifier.predict_proba(TEXTS))
+
+
 def test_a_model_is_saved_with_all_its_settings_and_may_have_moved(tiny_folder, tmp_path):
     model = Sen2Pro(str(tiny_folder), **OWN)
     classifier = Sen2ProClassifier(model, C=1.0).fit(TEXTS, LABELS)

@@ -4,15 +4,17 @@ import os
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
+import torch
 from small_data import write_classification
 from typer.testing import CliRunner
 
 from sen2pro import Sen2Pro
-from sen2pro.classification import FineTuning, Sen2ProClassifier
-from sen2pro.classification.baselines import PENALTIES, augmented, logistic_regression, setfit
+from sen2pro.classification import FineTuning, Sen2ProClassifier, classifier
+from sen2pro.classification.baselines import _PENALTIES, augmented, logistic_regression, setfit
 from sen2pro.cli.app import app
 from sen2pro.errors import Sen2ProError
 from sen2pro.estimation import estimate
@@ -139,10 +141,13 @@ def test_what_trains_the_encoder_is_trained_once_and_compared(lab, monkeypatch):
     monkeypatch.setattr(labelled, "setfit", trained)
     monkeypatch.setattr(labelled, "setfit_name", lambda: "setfit")
     monkeypatch.setattr(labelled, "FineTuning", lambda: FineTuning(epochs=1))
+    tuned = Mock(side_effect=classifier.fine_tuned)
+    monkeypatch.setattr(classifier, "fine_tuned", tuned)
     lab.finetune = lab.setfit = True
     first = reproduce("T1", lab)
     again = reproduce("T1", lab)
     assert calls == [(40, 0), (40, 1), (20, 0), (20, 1)]
+    assert tuned.call_count == 8  # each with a validation set and without
     assert [grid.rows for grid in first.grids] == [grid.rows for grid in again.grids]
     assert [row[:3] for row in first.grids[1].rows] == [["AG News", "10", SETFIT], ["IMDB", "10", SETFIT]]
     assert [row[2:4] for row in first.grids[2].rows] == [[PLAIN, "Sen2Pro"], [SETFIT, TUNED]] * 2
@@ -150,7 +155,7 @@ def test_what_trains_the_encoder_is_trained_once_and_compared(lab, monkeypatch):
     assert measured["AG News", SETFIT]["accuracy"] == 25
     assert measured["AG News", TUNED]["accuracy"] > 25
     reproduce("T1", replace(lab, settings={"dropout": 0.3}))
-    assert len(calls) == 8  # with other settings, all is trained again
+    assert (len(calls), tuned.call_count) == (8, 16)  # with other settings, all is trained again
     with pytest.raises(TooMany, match="up to 16 examples"):
         Task(lab, "imdb").setfit(200, 0)
 
@@ -276,20 +281,32 @@ def test_logistic_regression_takes_the_penalty_with_the_best_accuracy(validation
     train, held_out, test = slice(0, 100), slice(100, 200), slice(200, 400)
     given = (vectors[held_out], labels[held_out]) if validation else None
     model = logistic_regression(vectors[train], labels[train], given)
-    assert model.C in PENALTIES
+    assert model.C in _PENALTIES
     assert model.score(vectors[test], labels[test]) > 0.7  # at best Phi(1) = 84 %
     if validation:
         from sklearn.linear_model import LogisticRegression
 
         scores = [
-            LogisticRegression(C=C, max_iter=5000).fit(vectors[train], labels[train]).score(*given) for C in PENALTIES
+            LogisticRegression(C=C, max_iter=5000).fit(vectors[train], labels[train]).score(*given) for C in _PENALTIES
         ]
         assert model.score(*given) == max(scores)
 
 
+def test_setfit_trains_a_copy(minilm):
+    pytest.importorskip("setfit", reason="SetFit is an extra of its own")
+    before = {name: tensor.clone() for name, tensor in minilm.encoder.network.state_dict().items()}
+    texts = ["a goal in the last minute", "the team won the cup", "shares fell sharply", "the bank raised its rates"]
+    found = setfit(
+        minilm.encoder.source, texts, np.array([0, 0, 1, 1]), ["the striker scored", "stocks rose"], seed=0, steps=2
+    )
+    assert found.argmax(axis=1).tolist() == [0, 1]
+    assert found.sum(axis=1) == pytest.approx(1)
+    assert all(torch.equal(before[name], tensor) for name, tensor in minilm.encoder.network.state_dict().items())
+
+
 def test_without_setfit_the_error_says_how_to_get_it(monkeypatch):
     monkeypatch.setattr("sen2pro.classification.baselines.find_spec", lambda name: None)
-    with pytest.raises(Sen2ProError, match="pip install setfit"):
+    with pytest.raises(Sen2ProError, match=r"pip install 'sen2pro\[setfit\]'"):
         setfit(None, ["a"], np.array([0]), ["b"], seed=0)
 
 

@@ -67,7 +67,7 @@ def _merit(probabilities: Array64, labels: Labels) -> tuple[float, float]:
 def setfit_name() -> str:
     """Return which SetFit there is, and how it is trained here."""
     if find_spec("setfit") is None:
-        raise Sen2ProError("the comparison with SetFit needs it: pip install setfit")
+        raise Sen2ProError("the comparison with SetFit needs it: pip install 'sen2pro[setfit]'")
     return f"setfit {version('setfit')}, {PAIRS} pairs"
 
 

@@ -131,7 +131,8 @@ class Sen2ProClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         X, y
             Sentences and labels (texts, whole numbers or truth values), as many of each.
         validation
-            Further sentences and labels to choose by, in place of cross-validation.
+            Further sentences and labels to choose by, in place of cross-validation or, to train the encoder, of a part
+            of X.
         show_progress_bar
             As for `Sen2Pro.encode`.
         """

@@ -7,6 +7,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -37,15 +38,19 @@ def save(classifier: Sen2ProClassifier, folder: Path) -> None:
         raise Sen2ProError(f"{folder} is not an empty folder; save to a new one")
     config, tensors = _config(classifier), _tensors(classifier)
     folder.mkdir(parents=True, exist_ok=True)
-    if classifier.settings_["finetune"]:
-        classifier.encoder.save(folder / ENCODER)
-        config["encoder"] = _digests(folder / ENCODER)
-    config["hash"] = _hash(config, tensors)
-    save_file(tensors, folder / TENSORS)
-    (folder / CONFIG).write_text(json.dumps(config, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    mode = (folder / CONFIG).stat().st_mode
-    for path in folder.rglob("*.safetensors"):  # written for their owner alone
-        path.chmod(mode)
+    with TemporaryDirectory(prefix=".saving-", dir=folder) as name:  # what fails half-way leaves an empty folder
+        temporary = Path(name)
+        if classifier.settings_["finetune"]:
+            classifier.encoder.save(temporary / ENCODER)
+            config["encoder"] = _digests(temporary / ENCODER)
+        config["hash"] = _hash(config, tensors)
+        save_file(tensors, temporary / TENSORS)
+        (temporary / CONFIG).write_text(json.dumps(config, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        mode = (temporary / CONFIG).stat().st_mode
+        for path in temporary.rglob("*.safetensors"):  # written for their owner alone
+            path.chmod(mode)
+        for path in temporary.iterdir():
+            path.rename(folder / path.name)
 
 
 def _config(classifier: Sen2ProClassifier) -> dict[str, Any]:

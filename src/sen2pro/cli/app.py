@@ -387,7 +387,10 @@ def classify_train(
     column: options.Column = None,
     label_column: LabelColumn = "label",
     validation: Annotated[
-        str | None, typer.Option(help="Such a file to choose settings by. (default: cross-validation)")
+        str | None,
+        typer.Option(
+            help="Such a file to choose settings by. (default: cross-validation; with --finetune, a fifth of DATA)"
+        ),
     ] = None,
     method: Annotated[
         str, typer.Option(help="auto (one-pass where the model has a head), one-pass, sampling or shrinkage.")
@@ -403,7 +406,9 @@ def classify_train(
     epochs: Annotated[
         int | None,
         typer.Option(
-            help="With --finetune: at most so many times through the data. (default: 20, from few examples 6)", min=1
+            help="With --finetune: at most so many epochs, of at least four steps. (default: 20; from few sentences "
+            "exactly so many, 6)",
+            min=1,
         ),
     ] = None,
     seed: options.Seed = 0,

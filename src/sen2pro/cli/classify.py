@@ -147,9 +147,10 @@ def run_train(
     classifier.save(folder)
     console = Console()
     by = "on the validation file" if validation else "on a part of the sentences" if finetune else "by cross-validation"
+    few = " (from fewer than 40 sentences, the temperature alone)" if finetune else ""
     console.print(
         f"{len(texts)} sentences, {len(classifier.classes_)} classes -> {folder}\n"
-        f"settings, chosen {by} where not given:\n{_explained(classifier.choice_)}\n"
+        f"settings, chosen {by} where not given{few}:\n{_explained(classifier.choice_)}\n"
         f"accuracy {classifier.choice_.accuracy:.2f} and log-loss {classifier.choice_.log_loss:.4f} on sentences not "
         f"trained on (guessing has {1 / len(classifier.classes_):.2f} and {math.log(len(classifier.classes_)):.4f})",
         markup=False, highlight=False, soft_wrap=True,
