@@ -164,7 +164,7 @@ def test_epochs_are_judged_by_enough_sentences_or_are_a_few(shared_folder, monke
     fitted(shared_folder, replace(quick, epochs=7))
     assert runs == [(26, 7, True), (32, 7, True)]
     runs.clear()
-    monkeypatch.setattr(module, "_FEWEST_JUDGES", 6)
+    monkeypatch.setattr(module, "FEWEST_JUDGES", 6)
     fitted(shared_folder, quick)
     assert runs == [6, (32, 2, False)]  # as many epochs as were best
 
@@ -218,7 +218,7 @@ def test_the_same_seed_repeats_exactly(trained, shared_folder):
 
 @pytest.mark.parametrize(("judged", "killed_at"), [(False, 2), (False, 4), (True, 3), (True, 5)])
 def test_a_killed_run_goes_on_and_ends_the_same(shared_folder, tmp_path, monkeypatch, judged, killed_at):
-    monkeypatch.setattr(module, "_FEWEST_JUDGES", 6 if judged else 7)  # there are six
+    monkeypatch.setattr(module, "FEWEST_JUDGES", 6 if judged else 7)  # there are six
     settings = replace(QUICK, epochs=4, patience=1, checkpoints=str(tmp_path / "state"))
     epoch, done, kill = Trainer._epoch, [], {}
 
@@ -235,6 +235,7 @@ def test_a_killed_run_goes_on_and_ends_the_same(shared_folder, tmp_path, monkeyp
     done.clear()
     with pytest.raises(KeyboardInterrupt):
         fitted(shared_folder, settings)
+    assert done == every[:killed_at]
     kill.clear()
     fitted(shared_folder, replace(settings, epochs=1, rate=0.5))  # another run in the same folder
     done.clear()

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 SCHEME = 2  # to be raised when training comes to give other weights: what was kept of it is then made anew
 _FEWEST_STEPS = 4  # of an epoch, however few the sentences
 _TOGETHER = 4  # sentences of one class that stand together in a batch, so that there are pairs of them
-_FEWEST_JUDGES, _JUDGES = 40, 200  # sentences by which an epoch is judged; with fewer, chance would decide
+FEWEST_JUDGES, _JUDGES = 40, 200  # sentences by which an epoch is judged; with fewer, chance would decide
 _MOST_EPOCHS = 20
 _UNJUDGED_EPOCHS, _UNJUDGED_PENALTY = 6, 0.01  # where nothing is chosen; set on the validation sets of AG News and IMDB
 _CORPUS, _TEACHER = 256, 8  # sentences and samples from which one pass is learnt for the trained encoder
@@ -132,7 +132,7 @@ def fine_tuned(
     train, judges = _split(every, settings.held_out, classifier.seed) if held_out is None else (every, Part(*held_out))
     model, one_pass = _own_copy(classifier)
     trainers = [Trainer(model, settings, classifier.seed)]
-    judged = len(judges.texts) >= _FEWEST_JUDGES
+    judged = len(judges.texts) >= FEWEST_JUDGES
     if judged:
         epochs = trainers[0].run(train, judges.only(_some(judges)), classes, show)
     else:

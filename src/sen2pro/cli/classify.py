@@ -136,6 +136,7 @@ def run_train(
     source.check_classes(labels, choose=validation is None)
     held_out = _read_validation(validation, column, label, source.labels) if validation else None
     from sen2pro.classification import FineTuning, Sen2ProClassifier
+    from sen2pro.classification.finetune import FEWEST_JUDGES
 
     quiet()
     # The checkpoints go beside the folder: a killed run can be started again as it was.
@@ -147,7 +148,7 @@ def run_train(
     classifier.save(folder)
     console = Console()
     by = "on the validation file" if validation else "on a part of the sentences" if finetune else "by cross-validation"
-    few = " (from fewer than 40 sentences, the temperature alone)" if finetune else ""
+    few = f" (from fewer than {FEWEST_JUDGES} sentences, the temperature alone)" if finetune else ""
     console.print(
         f"{len(texts)} sentences, {len(classifier.classes_)} classes -> {folder}\n"
         f"settings, chosen {by} where not given{few}:\n{_explained(classifier.choice_)}\n"
