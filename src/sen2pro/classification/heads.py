@@ -141,8 +141,16 @@ def at_temperatures(design: Design, weights: Weights, factors: Array64, draws: i
     for start in range(0, len(logits), step):
         rows = slice(start, start + step)
         roots = np.linalg.cholesky(_covariance(design.noise[rows], weights.matrix[:, :k]))
-        drawn = logits[rows, None] + eps @ roots.swapaxes(1, 2)
-        yield rows, np.stack([_softmax(factor * drawn).mean(axis=1) for factor in factors])
+        drawn = np.moveaxis(logits[rows, None] + eps @ roots.swapaxes(1, 2), 2, 0).copy()  # whole rows for each class
+        drawn -= drawn.max(axis=0)
+        yield rows, np.stack([_softmax(drawn, factor).mean(axis=2).T for factor in factors])
+
+
+def _softmax(logits: Array64, factor: float) -> Array64:
+    """Return the softmax over the first axis of logits times a positive factor; the greatest logit is 0."""
+    found: Array64 = np.exp(factor * logits)
+    found /= found.sum(axis=0)
+    return found
 
 
 def _covariance(noise: Array64, weights: Array64) -> Array64:
@@ -155,8 +163,3 @@ def _covariance(noise: Array64, weights: Array64) -> Array64:
     every = np.arange(len(weights))
     found[:, every, every] += 1e-9 * found.trace(axis1=1, axis2=2)[:, None] + 1e-30
     return found
-
-
-def _softmax(logits: Array64) -> Array64:
-    shifted = np.exp(logits - logits.max(axis=-1, keepdims=True))
-    return np.asarray(shifted / shifted.sum(axis=-1, keepdims=True))
