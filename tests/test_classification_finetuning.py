@@ -9,9 +9,10 @@ import torch
 from sklearn.base import clone
 
 from sen2pro import Gaussian, Sen2Pro
-from sen2pro.classification import FineTuning, Sen2ProClassifier
+from sen2pro.classification import FineTuning, Sen2ProClassifier, training
 from sen2pro.classification import finetune as module
-from sen2pro.classification.finetune import Part, Trainer, _batches, _split, pair_loss
+from sen2pro.classification.finetune import _split
+from sen2pro.classification.training import Part, Trainer, _batches, pair_loss
 from sen2pro.errors import Sen2ProError
 
 SUBJECTS, VERBS = ("the man", "a woman", "the dog", "a cat"), ("runs", "eats", "plays", "sees")
@@ -66,7 +67,7 @@ def test_samples_are_those_of_encoding_and_the_gradient_reaches_the_encoder(tiny
 def test_what_is_compared_are_reparameterised_samples(tiny, monkeypatch):
     model, seen = own(tiny), []
     trainer = Trainer(model, QUICK, seed=0)
-    monkeypatch.setattr(module, "pair_loss", lambda vectors, labels: seen.append(vectors) or vectors.sum())
+    monkeypatch.setattr(training, "pair_loss", lambda vectors, labels: seen.append(vectors) or vectors.sum())
     for number in (0, 2):  # even steps: dropout
         trainer._batch_loss(Part(TEXTS, np.zeros(32, np.int64)), [0, number, 0])
         seed = int(np.random.default_rng([0, number, 0]).integers(1 << 30))
@@ -105,7 +106,7 @@ def test_with_too_few_different_sentences_for_one_pass_it_samples(shared_folder,
 
 
 def test_a_single_step_changes_the_encoder(tiny, monkeypatch):
-    monkeypatch.setattr(module, "_FEWEST_STEPS", 1)
+    monkeypatch.setattr(training, "_FEWEST_STEPS", 1)
     model = own(tiny)
     before = weights_of(model)
     trainer = Trainer(model, replace(QUICK, epochs=1, batch_size=32), seed=0)
@@ -294,11 +295,11 @@ def test_accumulated_batches_make_the_mean_of_their_gradients(tiny):
         trainer._batch_loss = lambda batch, key, trainer=trainer: pair_loss(
             trainer.samples(batch.texts, "model", 0).mean(dim=0), torch.from_numpy(batch.labels)
         )  # fmt: skip
-        module.nn.utils.clip_grad_norm_, clip = lambda *given: None, module.nn.utils.clip_grad_norm_
+        torch.nn.utils.clip_grad_norm_, clip = lambda *given: None, torch.nn.utils.clip_grad_norm_
         try:
             trainer._epoch(0, 2 // accumulate, Part(TEXTS[:16], np.arange(16) % 2), lambda done: None)
         finally:
-            module.nn.utils.clip_grad_norm_ = clip
+            torch.nn.utils.clip_grad_norm_ = clip
         gradients.append(made)
     assert gradients[1][0] == pytest.approx((gradients[0][0] + gradients[0][1]) / 2, abs=1e-6)
 

@@ -18,10 +18,11 @@ from sen2pro.checks import check_seed, check_sentences
 from sen2pro.classification import saving
 from sen2pro.classification.choosing import PENALTIES, Choice, Fold, choose, folds
 from sen2pro.classification.features import FEATURES, Scaling
-from sen2pro.classification.finetune import FineTuning, fine_tuned
+from sen2pro.classification.finetune import fine_tuned
 from sen2pro.classification.heads import HEADS, Labels, Weights, fit, probabilities
 from sen2pro.classification.labels import check_classes, check_labels, to_numbers
 from sen2pro.classification.loading import Packed, check_encoder, load_encoder
+from sen2pro.classification.training import FineTuning
 from sen2pro.errors import Sen2ProError, one_of
 from sen2pro.gaussian import Array64, Gaussian
 from sen2pro.model import Sen2Pro

@@ -1,120 +1,33 @@
-"""Train the encoder too: sentences of one class are drawn together, those of different classes apart.
+"""Fine-tune a classifier: train the encoder, choose by sentences that it was not trained on, and fit the head.
 
-Each step makes a few differentiable samples of every sentence of a batch (dropout and edited copies by turns), takes
-their mean and standard deviation, and draws mean + std * eps. The loss is that of SetFit on these samples, (1 - cos)^2
-for two sentences of one class and cos^2 for two of different classes; but for all pairs of a batch at once, which the
-same passes give, where SetFit has a batch of pairs. A head for the trained encoder is fitted afterwards, and one that
-gives its Gaussians in one pass.
-
-All randomness is keyed by seed and step, so a run repeats exactly, and one that was killed goes on where its last
-checkpoint was as if nothing had been.
+A validation set, or a part of the sentences that is held out, says what is best; in the second case the encoder is then
+trained anew on all of them. A head is fitted on its Gaussians, and one that gives these in one pass.
 """
 
 from __future__ import annotations
 
 import copy
-import hashlib
-import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from itertools import groupby
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
 
-from sen2pro.classification.checkpoints import Checkpoint
-from sen2pro.classification.choosing import PENALTIES, Choice, Fold, choose
+from sen2pro.classification.choosing import Choice, Fold, choose
 from sen2pro.classification.features import Scaling
 from sen2pro.classification.heads import Labels, Weights, fit
-from sen2pro.encoder import Encoder
+from sen2pro.classification.training import FineTuning, Part, Trainer
 from sen2pro.errors import Sen2ProError
-from sen2pro.gaussian import Gaussian
 from sen2pro.model import Sen2Pro
-from sen2pro.progress import Show, progress
+from sen2pro.progress import Show
 from sen2pro.sampling.edits import edit
 
 if TYPE_CHECKING:
     from sen2pro.classification.classifier import Sen2ProClassifier
 
-SCHEME = 2  # to be raised when training comes to give other weights: what was kept of it is then made anew
-_FEWEST_STEPS = 4  # of an epoch, however few the sentences
-_TOGETHER = 4  # sentences of one class that stand together in a batch, so that there are pairs of them
 FEWEST_JUDGES, _JUDGES = 40, 200  # sentences by which an epoch is judged; with fewer, chance would decide
-_MOST_EPOCHS = 20
 _UNJUDGED_EPOCHS, _UNJUDGED_PENALTY = 6, 0.01  # where nothing is chosen; set on the validation sets of AG News and IMDB
 _CORPUS, _TEACHER = 256, 8  # sentences and samples from which one pass is learnt for the trained encoder
-
-
-@dataclass(frozen=True)
-class FineTuning:
-    """How the encoder is trained, for `Sen2ProClassifier(finetune=FineTuning(...))`; True takes these defaults.
-
-    Parameters
-    ----------
-    epochs, patience
-        At most so many epochs, of at least four steps each, by default 20; training stops after `patience` of them
-        without a better log-loss on the validation part. Where that has fewer than 40 sentences, which cannot tell one
-        epoch from the next, there are exactly so many epochs, by default 6, over which the learning rate falls to
-        nothing; nor do they choose features, head and penalty (mean, `expected` and 0.01, unless given), but only the
-        temperature.
-    batch_size, accumulate
-        Sentences in memory at once, all pairs of which are compared, and how many such batches make a step.
-    passes
-        Differentiable samples of each sentence in a step, at least 2.
-    rate, weight_decay, warm_up
-        Of AdamW: learning rate, decay of the weights, and the number of steps over which the rate rises.
-    held_out
-        Share of the sentences to judge by, where no validation set is given; once all is chosen, the encoder is trained
-        anew on every sentence, for as many epochs as were best.
-    checkpoints
-        A folder that keeps the state of the last epoch while it trains; after a kill, the same call again goes on from
-        there. Several runs may share it.
-
-    Examples
-    --------
-    >>> FineTuning(epochs=10, batch_size=16, accumulate=2).epochs
-    10
-    """
-
-    epochs: int | None = None
-    patience: int = 2
-    batch_size: int = 40
-    accumulate: int = 1
-    passes: int = 2
-    rate: float = 5e-5
-    weight_decay: float = 0.01
-    warm_up: int = 2
-    held_out: float = 0.2
-    checkpoints: str | None = None
-
-    def __post_init__(self) -> None:
-        """Refuse what cannot be trained with."""
-        least = {"epochs": 1, "patience": 1, "batch_size": 2, "accumulate": 1, "passes": 2, "warm_up": 0}
-        for name, low in least.items():
-            value = getattr(self, name)
-            if name == "epochs" and value is None:
-                continue
-            if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < low:
-                raise Sen2ProError(f"{name} of FineTuning must be a whole number of at least {low}, not {value!r}")
-        bounds = {"rate": (0, 1), "weight_decay": (0, 1), "held_out": (0.01, 0.9)}
-        for name, (small, great) in bounds.items():
-            value = getattr(self, name)
-            if not isinstance(value, (int, float, np.floating)) or not small <= value <= great:
-                raise Sen2ProError(f"{name} of FineTuning must be a number from {small} to {great}, not {value!r}")
-
-
-class Part(NamedTuple):
-    """Sentences and the numbers of their classes."""
-
-    texts: list[str]
-    labels: Labels
-
-    def only(self, rows: NDArray[np.int64]) -> Part:
-        """Return some of them."""
-        return Part([self.texts[i] for i in rows], self.labels[rows])
 
 
 def fine_tuned(
@@ -228,178 +141,3 @@ def _learn_one_pass(model: Sen2Pro, texts: list[str], show: Show) -> None:
         corpus.update(dict.fromkeys(edit(model.encoder.seen(text), vocabulary, model.seed, number) for text in chosen))
     if len(corpus) >= _CORPUS:
         model.distill(list(corpus)[:_CORPUS], samples=_TEACHER, show_progress_bar=show, verbose=False)
-
-
-class Trainer:
-    """Runs the epochs.
-
-    Parameters
-    ----------
-    model
-        The model whose network is trained.
-    settings, seed
-        How to train.
-    """
-
-    def __init__(self, model: Sen2Pro, settings: FineTuning, seed: int) -> None:
-        self.model, self.settings, self.seed, self.network = model, settings, int(seed), model.encoder.network
-        self._state: Checkpoint | None = None
-        self._last: int | None = None  # the step by which the learning rate has fallen to nothing
-        self._trained = [p for p in self.network.parameters() if p.requires_grad]
-        self.optimizer = torch.optim.AdamW(self._trained, lr=settings.rate, weight_decay=settings.weight_decay)
-
-    def run(self, train: Part, judges: Part, classes: int, show: Show = None) -> int:
-        """Train until the judges no longer gain; the network is then that of the best epoch, which is returned."""
-        state = self._state = self._checkpoint(train, judges)
-        if not state.resume():
-            state.record(0, self.loss(train, judges, classes))  # training is never worse than none
-        steps, most = self._steps(train), self.settings.epochs or _MOST_EPOCHS
-        with progress(most * steps, show, unit="steps", title="training") as advance:
-            advance(state.epoch * steps)
-            while state.epoch < most and state.epoch - state.best_epoch < self.settings.patience:
-                self._epoch(state.epoch, steps, train, advance)
-                state.record(state.epoch + 1, self.loss(train, judges, classes))
-        state.restore_best()
-        return state.best_epoch
-
-    def repeat(self, train: Part, epochs: int, show: Show = None, *, falling: bool = False) -> None:
-        """Train for so many epochs, with nobody to judge; the learning rate may fall to nothing over them."""
-        steps = self._steps(train)
-        self._last = epochs * steps if falling else None
-        state = self._state = self._checkpoint(train, Part([], np.empty(0, np.int64)))
-        state.resume()
-        with progress(epochs * steps, show, unit="steps", title="training") as advance:
-            advance(state.epoch * steps)
-            while state.epoch < epochs:
-                self._epoch(state.epoch, steps, train, advance)
-                state.record(state.epoch + 1, np.inf)
-
-    def _steps(self, train: Part) -> int:
-        size = self.settings.batch_size * self.settings.accumulate
-        return max(_FEWEST_STEPS, -(-len(train.texts) // size))
-
-    def forget(self) -> None:
-        """Delete what it would have taken to go on."""
-        if self._state is not None:
-            self._state.delete()
-
-    def _epoch(self, epoch: int, steps: int, train: Part, advance: Callable[[float], None]) -> None:
-        rng, parts = np.random.default_rng([self.seed, epoch]), self.settings.accumulate
-        batches = list(_batches(train.labels, self.settings.batch_size, steps * parts, rng))
-        for step in range(steps):
-            number = epoch * steps + step
-            self._set_rate(number)
-            self.optimizer.zero_grad()
-            for part in range(parts):
-                loss = self._batch_loss(train.only(batches[step * parts + part]), [self.seed, number, part])
-                (loss / parts).backward()  # type: ignore[no-untyped-call]
-            nn.utils.clip_grad_norm_(self._trained, 1.0)
-            self.optimizer.step()
-            advance(1)
-
-    def _set_rate(self, number: int) -> None:
-        """Let the learning rate rise during the warm-up; it then stays, or falls if it is known where training ends."""
-        warm_up = self.settings.warm_up
-        factor = min(1.0, (number + 1) / (warm_up + 1))
-        if self._last is not None and number >= warm_up:
-            factor = (self._last - number) / (self._last - warm_up)
-        for group in self.optimizer.param_groups:
-            group["lr"] = self.settings.rate * factor
-
-    def _batch_loss(self, batch: Part, key: list[int]) -> Tensor:
-        source = self.model.sources[key[1] % len(self.model.sources)]
-        samples = self.samples(batch.texts, source, int(np.random.default_rng(key).integers(1 << 30)))
-        eps = torch.from_numpy(np.random.default_rng([*key, 1]).standard_normal(samples.shape[1:], np.float32))
-        std = (samples.var(dim=0, unbiased=False) + 1e-12).sqrt()
-        return pair_loss(samples.mean(dim=0) + std * eps.to(std.device), torch.from_numpy(batch.labels).to(std.device))
-
-    def samples(self, texts: list[str], source: str, seed: int) -> Tensor:
-        """Return samples of each sentence with their gradient: (passes, n, k)."""
-        return torch.stack([self._sample(texts, source, number, seed) for number in range(self.settings.passes)])
-
-    def _sample(self, texts: list[str], source: str, number: int, seed: int) -> Tensor:
-        encoder, prompt = self.model.encoder, self.model.encoder.prompt(None, None)
-        numbers = None
-        if source == "data":
-            texts = [edit(encoder.seen(text, prompt), self.model.vocabulary, seed, number) for text in texts]
-        else:
-            numbers = [number] * len(texts)
-        tokens = encoder.tokens([prompt + text for text in texts])
-        vectors = torch.empty(0)
-        for rows in _same_batch(encoder, [len(ids) for ids in tokens]):
-            lower = torch.autocast(encoder.device.type, torch.bfloat16, enabled=encoder.device.type == "cuda")
-            with lower:
-                found = encoder.forward(
-                    [tokens[i] for i in rows],
-                    numbers and numbers[: len(rows)],
-                    seed,
-                    encoder.prompt_length(prompt),
-                    gradient=True,
-                ).float()
-            if not len(vectors):
-                vectors = found.new_zeros(len(tokens), found.shape[1])
-            vectors = vectors.index_copy(0, torch.tensor(rows, device=found.device), found)
-        return nn.functional.normalize(vectors, dim=1) if self.model.normalize else vectors
-
-    def loss(self, train: Part, judges: Part, classes: int) -> float:
-        """Return the log-loss on the judges of the best head on plain vectors: one pass of each sentence."""
-        points = []
-        for part in (train, judges):
-            vectors = self.model.sen2vec(part.texts)
-            points.append(Gaussian(vectors, np.zeros_like(vectors)))
-        parts = [Fold(points[0], train.labels, points[1], judges.labels)]
-        found = choose(
-            parts, classes, features=("mean",), heads=("expected",), penalties=PENALTIES, seed=self.seed
-        )  # fmt: skip
-        return float(found.losses.mean())
-
-    def _checkpoint(self, train: Part, judges: Part) -> Checkpoint:
-        """Return the state of this run; it has a name of its own."""
-        settings = {name: value for name, value in asdict(self.settings).items() if name != "checkpoints"}
-        numbers = {name: float(value or 0) for name, value in settings.items()}
-        about: list[Any] = [SCHEME, str(self.model.signature()), numbers, self.seed, self._last]
-        about += [[part.texts, part.labels.tolist()] for part in (train, judges)]
-        fingerprint = hashlib.sha256(json.dumps(about).encode()).hexdigest()[:16]
-        return Checkpoint({"network": self.network}, self.optimizer, self.settings.checkpoints, fingerprint)
-
-
-def pair_loss(vectors: Tensor, labels: Tensor) -> Tensor:
-    """Return the mean of (1 - cos)^2 over pairs of one class, plus that of cos^2 over pairs of different ones, halved.
-
-    >>> pair_loss(torch.tensor([[1.0, 0.0], [0.0, 2.0], [3.0, 0.0]]), torch.tensor([0, 0, 1])).item()
-    0.75
-    """
-    units = nn.functional.normalize(vectors, dim=1)
-    first, second = torch.triu_indices(len(labels), len(labels), offset=1, device=labels.device)
-    cosines = (units[first] * units[second]).sum(dim=1)
-    same = labels[first] == labels[second]
-    terms = [(1 - cosines[same]).square(), cosines[~same].square()]
-    return torch.stack([term.mean() for term in terms if len(term)]).sum() / 2
-
-
-def _batches(labels: Labels, size: int, number: int, rng: np.random.Generator) -> Iterator[NDArray[np.int64]]:
-    """Yield so many batches of rows, a few of a class together, in a new order whenever all were there."""
-    rows: list[int] = []
-    size = min(size, len(labels))
-    for _ in range(number):
-        while len(rows) < size:
-            groups: list[NDArray[np.int64]] = []
-            for label in np.unique(labels):
-                found = rng.permutation(np.flatnonzero(labels == label))
-                groups += np.split(found, range(_TOGETHER, len(found), _TOGETHER))
-            rows += [int(row) for place in rng.permutation(len(groups)) for row in groups[place]]
-        taken = size
-        while len(batch := dict.fromkeys(rows[:taken])) < 2:  # where one order ends and the next begins
-            taken += 1
-        yield np.array(list(batch), np.int64)
-        rows = rows[taken:]
-
-
-def _same_batch(encoder: Encoder, lengths: list[int]) -> Iterator[list[int]]:
-    """Yield rows that may share a batch: all of them, or those of one length for a network that looks at padding."""
-    if encoder.may_pad:
-        yield list(range(len(lengths)))
-        return
-    order = sorted(range(len(lengths)), key=lambda row: lengths[row])
-    for _, rows in groupby(order, key=lambda row: lengths[row]):
-        yield list(rows)

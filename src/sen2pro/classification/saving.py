@@ -15,9 +15,9 @@ import numpy as np
 from sen2pro import __version__
 from sen2pro.classification.choosing import Choice
 from sen2pro.classification.features import Scaling
-from sen2pro.classification.finetune import FineTuning
 from sen2pro.classification.heads import Weights
 from sen2pro.classification.loading import place, rebuilt, recipe
+from sen2pro.classification.training import FineTuning
 from sen2pro.errors import Sen2ProError
 from sen2pro.gaussian import Array64
 from sen2pro.model import Sen2Pro

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from sen2pro.classification import FineTuning, Sen2ProClassifier
 from sen2pro.classification.baselines import COPIES, augmented, logistic_regression, setfit, setfit_name
 from sen2pro.classification.choosing import Choice
-from sen2pro.classification.finetune import SCHEME
 from sen2pro.classification.metrics import losses as losses_of
+from sen2pro.classification.training import SCHEME
 from sen2pro.errors import Sen2ProError, TruncationWarning
 from sen2pro.evaluation.data import WHOLE_SETS, DataMissing, Labelled, read_classification, spread
 from sen2pro.evaluation.lab import FULL, Lab, Shots
