@@ -26,7 +26,7 @@ from sen2pro.model import Sen2Pro
 OURS, PLAIN, POINT = "Sen2Pro", "plain vector", "plain vector, our head"
 SEN2VEC, SETFIT, TUNED = "Sen2Vec, 15 copies", "SetFit", "Sen2Pro, fine-tuned"
 ALONE = ", no validation set"  # after the name of a system
-_MOST_COPIES = 40_000  # texts that Sen2Vec may be trained on: half an hour of passes of long ones
+_MOST_COPIES = 50_000  # texts that Sen2Vec may be trained on: an hour of passes of long ones
 _TRAINED_SHOTS = 16  # beyond, training the encoder takes hours without a GPU
 _HELD_OUT = 200  # of each class, where a set has no validation part
 
