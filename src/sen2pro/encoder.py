@@ -88,7 +88,7 @@ class Encoder:
     @property
     def token_budget(self) -> int:
         """How many tokens a batch should have: what lies in the caches of a CPU's cores, or fills a GPU."""
-        return min(512 * torch.get_num_threads(), 16384) if self.device.type == "cpu" else 16384
+        return min(512 * torch.get_num_threads(), 4096) if self.device.type == "cpu" else 16384
 
     @property
     def pooling_name(self) -> str:
