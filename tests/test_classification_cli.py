@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -22,6 +23,15 @@ ROWS = [(text, "sport") for text in SPORT] + [(text, "money") for text in MONEY]
 
 
 def run(*arguments):
+    """Run a command; a classifier of another model than the default is given that model, as its error asks."""
+    config = Path(arguments[1]) / "sen2pro_classifier.json"
+    if arguments[0] != "train" and config.is_file() and "--model" not in arguments:
+        about = json.loads(config.read_text())
+        arguments = (*arguments, *(() if about["encoder"] else ("--model", about["model"])))
+    return run_as_it_is(*arguments)
+
+
+def run_as_it_is(*arguments):
     result = CliRunner().invoke(app, ["classify", *map(str, arguments)])
     return result.exit_code, result.output
 
@@ -51,6 +61,15 @@ def trained(encoder, tmp_path_factory):
     assert "8 sentences, 2 classes" in output
     assert "signature: model:" in output
     return place / "model"
+
+
+def test_a_folder_may_not_choose_its_encoder(trained, encoder, tmp_path):
+    (tmp_path / "new.txt").write_text("the price fell today\n")
+    code, output = run_as_it_is("predict", trained, tmp_path / "new.txt", tmp_path / "out.csv")
+    said = " ".join(output.split())
+    assert code == 2
+    assert f"was trained with the model '{encoder.resolve()}', which is not in its folder" in said
+    assert "(--model)" in said
 
 
 def test_predictions_come_as_a_table_or_as_jsonl(trained, tmp_path):
@@ -117,13 +136,14 @@ def test_files_are_replaced_only_if_asked_for(trained, tmp_path):
     assert "file is not a folder" in output
 
 
-def test_a_file_without_sentences_is_an_error(trained, tmp_path):
+def test_a_file_without_sentences_is_an_error(trained, encoder, tmp_path):
     (tmp_path / "empty.csv").write_text("text,label\n")
     for command in (["predict", trained, tmp_path / "empty.csv", tmp_path / "out.csv"], ["evaluate", trained]):
         code, output = run(*command, *([tmp_path / "empty.csv"] if command[0] == "evaluate" else []))
         assert code == 2
         assert "there are no sentences in" in output
-    result = CliRunner().invoke(app, ["classify", "predict", str(trained), "-", str(tmp_path / "out.csv")], input="")
+    command = ["classify", "predict", str(trained), "-", str(tmp_path / "out.csv"), "--model", str(encoder)]
+    result = CliRunner().invoke(app, command, input="")
     assert result.exit_code == 2
     assert "there are no sentences in standard input" in result.output
     assert not (tmp_path / "out.csv").exists()
@@ -259,7 +279,7 @@ def test_whole_numbers_stay_whole_numbers(encoder, tmp_path):
     assert "head expected trained on average" in said
     assert "C 0.1 the smaller" in said
     assert "(guessing has 0.50 and 0.6931)" in said
-    assert Sen2ProClassifier.load(model).classes_.tolist() == [0, 1]
+    assert Sen2ProClassifier.load(model, model=encoder).classes_.tolist() == [0, 1]
     for test in (data, as_texts):
         assert run("evaluate", model, test, "-l", "class")[0] == 0
     assert run("predict", model, data, tmp_path / "out.jsonl")[0] == 0

@@ -231,6 +231,9 @@ def test_a_killed_run_goes_on_and_ends_the_same(shared_folder, tmp_path, monkeyp
 
     monkeypatch.setattr(Trainer, "_epoch", watched)
     whole = fitted(shared_folder, settings)
+    assert list((tmp_path / "state").iterdir())  # a kill before it is saved would lose nothing
+    whole.save(tmp_path / "whole")
+    assert not (tmp_path / "state").exists()
     every, kill["at"] = [*done], killed_at
     assert judged or every == [*range(4), *range(4)]  # with some held out, and with all sentences
     done.clear()
@@ -238,21 +241,25 @@ def test_a_killed_run_goes_on_and_ends_the_same(shared_folder, tmp_path, monkeyp
         fitted(shared_folder, settings)
     assert done == every[:killed_at]
     kill.clear()
-    fitted(shared_folder, replace(settings, epochs=1, rate=0.5))  # another run in the same folder
+    other = fitted(shared_folder, replace(settings, epochs=1, rate=0.5))  # another run in the same folder
     done.clear()
     resumed = fitted(shared_folder, settings)
     assert done == every[killed_at:]  # what was done before the kill is not done again
-    assert not (tmp_path / "state").exists()  # all is done
+    done.clear()
+    fitted(shared_folder, settings)
+    assert not done  # a finished training that was not saved is not done again either
+    for classifier, name in ((other, "other"), (resumed, "resumed")):
+        classifier.save(tmp_path / name)
+    assert not (tmp_path / "state").exists()
     assert np.array_equal(resumed.weights_.matrix, whole.weights_.matrix)
     assert np.array_equal(resumed.predict_proba(TEXTS), whole.predict_proba(TEXTS))
 
 
-def test_a_broken_checkpoint_is_refused_and_what_somebody_else_put_there_stays(tiny, tmp_path, monkeypatch):
-    settings = replace(QUICK, epochs=1, checkpoints=str(tmp_path))
-    with monkeypatch.context() as patched:
-        patched.setattr(Trainer, "forget", lambda self: None)
-        fitted(tiny, settings)
-    kept = list(tmp_path.iterdir())
+def test_a_broken_checkpoint_is_refused_and_what_somebody_else_put_there_stays(tiny, tmp_path):
+    state = tmp_path / "state"
+    settings = replace(QUICK, epochs=1, checkpoints=str(state))
+    fitted(tiny, settings)
+    kept = list(state.iterdir())
     assert len(kept) == 2
     for path in kept:
         path.write_bytes(b"broken")
@@ -260,9 +267,9 @@ def test_a_broken_checkpoint_is_refused_and_what_somebody_else_put_there_stays(t
         fitted(tiny, settings)
     for path in kept:
         path.unlink()
-    (tmp_path / "notes.txt").touch()
-    fitted(tiny, settings)
-    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+    (state / "notes.txt").touch()
+    fitted(tiny, settings).save(tmp_path / "saved")
+    assert [path.name for path in state.iterdir()] == ["notes.txt"]
 
 
 def test_training_stops_without_a_gain_and_the_best_epoch_is_kept(tiny, monkeypatch):
@@ -324,7 +331,9 @@ def test_a_fine_tuned_classifier_is_saved_with_its_encoder(trained, tmp_path):
 def test_what_is_fitted_again_starts_from_the_encoder_as_it_was(trained, shared_folder, tmp_path):
     trained.save(tmp_path / "saved")
     again = clone(Sen2ProClassifier.load(tmp_path / "saved"))
-    assert again.model == str(shared_folder.resolve())
+    with pytest.raises(Sen2ProError, match=r"set_params\(model=\.\.\.\)"):
+        again.fit(TEXTS, LABELS)
+    again.set_params(model=str(shared_folder))
     again.fit(TEXTS, LABELS, show_progress_bar=False)
     assert np.array_equal(again.weights_.matrix, trained.weights_.matrix)
 

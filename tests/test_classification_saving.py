@@ -4,6 +4,7 @@ import copy
 import json
 import os
 import pickle
+import re
 import shutil
 from dataclasses import replace
 
@@ -21,7 +22,7 @@ def test_saved_and_loaded_it_predicts_the_same(tiny_folder, tmp_path):
     classifier = Sen2ProClassifier(str(tiny_folder), samples=(3, 4)).fit(TEXTS, LABELS)
     classifier.save(tmp_path / "saved")
     assert {path.suffix for path in (tmp_path / "saved").iterdir()} == {".json", ".safetensors"}
-    loaded = Sen2ProClassifier.load(tmp_path / "saved")
+    loaded = Sen2ProClassifier.load(tmp_path / "saved", model=str(tiny_folder))
     assert loaded.get_params() == classifier.get_params()
     assert np.array_equal(loaded.predict_proba(TEXTS), classifier.predict_proba(TEXTS))
     assert loaded.predict(TEXTS).dtype == classifier.predict(TEXTS).dtype
@@ -36,7 +37,8 @@ def test_what_fails_half_way_leaves_room_for_another_go(tiny_folder, tmp_path, m
     with monkeypatch.context() as patched, pytest.raises(OSError, match="no space left"):
         patched.setattr("safetensors.numpy.save_file", full)
         classifier.save(tmp_path / "saved")
-    assert not list((tmp_path / "saved").iterdir())
+    assert not (tmp_path / "saved").exists()
+    assert {path.name for path in tmp_path.iterdir()} == {tiny_folder.name}
     classifier.save(tmp_path / "saved")
     found = Sen2ProClassifier.load(tmp_path / "saved").predict_proba(TEXTS)
     assert np.array_equal(found, classifier.predict_proba(TEXTS))
@@ -47,12 +49,12 @@ def test_a_model_is_saved_with_all_its_settings_and_may_have_moved(tiny_folder, 
     classifier = Sen2ProClassifier(model, C=1.0).fit(TEXTS, LABELS)
     before = classifier.predict_proba(TEXTS)
     classifier.save(tmp_path / "saved")
-    loaded = Sen2ProClassifier.load(tmp_path / "saved")
+    loaded = Sen2ProClassifier.load(tmp_path / "saved", model=tiny_folder)
     assert loaded.encoder.signature() == model.signature()
     assert np.array_equal(loaded.predict_proba(TEXTS), before)
     moved = tiny_folder.rename(tmp_path / "moved")
     with pytest.raises(Sen2ProError, match="no model"):
-        Sen2ProClassifier.load(tmp_path / "saved")
+        Sen2ProClassifier.load(tmp_path / "saved", model=tiny_folder)
     for place in (str(moved), Sen2Pro(str(moved), **OWN)):
         assert np.array_equal(Sen2ProClassifier.load(tmp_path / "saved", model=place).predict_proba(TEXTS), before)
 
@@ -64,15 +66,19 @@ def test_the_encoder_may_have_moved(tiny_folder, tmp_path):
     assert loaded.predict(TEXTS).shape == (8,)
 
 
-def test_a_folder_is_found_from_elsewhere(tiny_folder, tmp_path, monkeypatch):
+def test_the_model_that_is_needed_is_named_such_that_it_is_found_from_elsewhere(tiny_folder, tmp_path, monkeypatch):
     monkeypatch.chdir(tiny_folder.parent)
     (tmp_path / "a-hub-id").mkdir()
-    for name in (tiny_folder.name, "a-hub-id"):
+    for name, said in ((tiny_folder.name, str(tiny_folder.resolve())), ("a-hub-id", "a-hub-id")):
         Sen2ProClassifier(name, C=1.0).fit(*gaussians(k=32)).save(tmp_path / f"saved-{name}")
-    monkeypatch.chdir("/")
-    loaded = Sen2ProClassifier.load(tmp_path / f"saved-{tiny_folder.name}")
-    assert loaded.predict(TEXTS).shape == (8,)
-    assert Sen2ProClassifier.load(tmp_path / "saved-a-hub-id").model == "a-hub-id"  # an empty folder is none
+        with pytest.raises(Sen2ProError, match=re.escape(f"pass model={said!r} (--model)")):
+            Sen2ProClassifier.load(tmp_path / f"saved-{name}")
+        assert Sen2ProClassifier.load(tmp_path / f"saved-{name}", model=said).model == said
+
+
+def test_the_default_model_need_not_be_named(tmp_path):
+    Sen2ProClassifier(C=1.0).fit(*gaussians(k=384)).save(tmp_path / "saved")
+    assert Sen2ProClassifier.load(tmp_path / "saved").predict(["the market fell"]).shape == (1,)
 
 
 def test_numbers_of_numpy_are_saved_as_plain_ones(tmp_path):

@@ -137,7 +137,7 @@ def test_whitening_is_fitted_applied_to_samples_and_saved_with_the_model(bert, t
     assert Sen2Pro.load(tmp_path / "saved", seed=6).seed == 6
     assert Sen2Pro(str(tmp_path / "saved"), samples=3).whitening is not None, "a saved whitening is not lost silently"
     assert Sen2Pro(str(tmp_path / "saved"), samples=3, whitening=False).dim == 32
-    with pytest.raises(Sen2ProError, match="not empty"):
+    with pytest.raises(Sen2ProError, match="not an empty folder"):
         model.save(tmp_path / "saved")
     cls = Sen2Pro(bert, tokenizer=tokenizer, samples=3, pooling="cls").fit_whitening(corpus, dim=8)
     cls.save(tmp_path / "cls")
@@ -171,7 +171,7 @@ def test_whitening_refuses_what_it_cannot_use(tmp_path, bert, tokenizer):
     with pytest.raises(Sen2ProError, match="to fit one"):
         Sen2Pro(bert, tokenizer=tokenizer, whitening=True)
     (tmp_path / "broken.safetensors").write_bytes(b"nothing")
-    with pytest.raises(Sen2ProError, match="does not hold a whitening"):
+    with pytest.raises(Sen2ProError, match="not a whole safetensors file"):
         Whitening.load(tmp_path / "broken.safetensors")
 
 

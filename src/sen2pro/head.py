@@ -7,9 +7,8 @@ the shift of the mean away from the plain vector, and the variance of each dimen
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,7 +16,24 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sen2pro.errors import Sen2ProError
+from sen2pro.checks import SOURCES
+from sen2pro.errors import Sen2ProError, some
+from sen2pro.files import documents, tensors
+from sen2pro.files.atomic import replacing
+from sen2pro.files.documents import (
+    ANY_NUMBER,
+    COUNT,
+    NULL,
+    NUMBER,
+    TEXT,
+    WHOLE,
+    either,
+    list_of,
+    mapping,
+    one_of_texts,
+    record,
+)
+from sen2pro.files.text import check_path
 from sen2pro.gaussian import Array, Array64
 from sen2pro.shrinkage import Strength
 from sen2pro.signature import Signature
@@ -77,7 +93,9 @@ class Linear:
         """Predict for n sentences."""
         result = basis(scalars) @ self.terms
         if self.layers is not None and self.states.shape[1]:
-            result = result + states.features(self.layers) @ self.states @ self.directions
+            features = states.features(self.layers)
+            _check_width(features, self.states)
+            result = result + features @ self.states @ self.directions
         return np.asarray(result)
 
 
@@ -101,7 +119,9 @@ class Coverage:
 
     def distance(self, states: States) -> Array64:
         """Return (n,) squared distances in standard deviations, per dimension."""
-        z = (self.features(states) - self.centre) / self.scale
+        features = self.features(states)
+        _check_width(features, self.centre)
+        z = (features - self.centre) / self.scale
         along = z @ self.axes
         rest = np.maximum((z**2).sum(axis=1) - (along**2).sum(axis=1), 0) / self.rest**2
         return np.asarray((((along / self.spread) ** 2).sum(axis=1) + rest) / z.shape[1])
@@ -113,6 +133,14 @@ class Coverage:
         lengths = states.scalars()[:, :2]
         inside = ((lengths >= self.low[:2] - 1e-6) & (lengths <= self.high[:2] + 1e-6)).all(axis=1)
         return np.asarray(np.where(inside, share, 0.0), np.float32)
+
+
+def _check_width(features: Array64, weights: Array) -> None:
+    if features.shape[1] != len(weights):
+        raise Sen2ProError(
+            f"this head reads {len(weights)} numbers of a sentence, but the network gives {features.shape[1]}: it was "
+            "made for another network"
+        )
 
 
 def on_sphere(mean: Array64, variance: Array64) -> Array64:
@@ -167,6 +195,11 @@ class Head:
         """The hidden states that it reads."""
         maps: list[Linear | Coverage] = [*self.shifts.values(), *self.variances.values(), self.coverage]
         return tuple(sorted({i for linear in maps for i in linear.layers or ()}))
+    @property
+    def dim(self) -> int:
+        """The number of dimensions of the Gaussians that it predicts."""
+        return len(next(iter(self.live.values())))
+
 
     @cached_property
     def hash(self) -> str:
@@ -206,7 +239,6 @@ class Head:
         from safetensors.numpy import save_file
 
         folder = Path(folder)
-        folder.mkdir(parents=True, exist_ok=True)
         config = {
             "space": self.space,
             "corpus": self.corpus,
@@ -218,35 +250,33 @@ class Head:
             "layers": {"coverage": self.coverage.layers, **{name: linear.layers for name, linear in self._maps()}},
             "transforms": {name: linear.transform for name, linear in self._maps()},
         }
-        (folder / CONFIG).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
-        save_file({name: np.ascontiguousarray(array) for name, array in self._tensors().items()}, folder / TENSORS)
+        folder.mkdir(parents=True, exist_ok=True)
+        with replacing(folder / TENSORS) as temporary:
+            save_file({name: np.ascontiguousarray(array) for name, array in self._tensors().items()}, temporary)
+        documents.write(folder / CONFIG, config)
 
     @classmethod
     def load(cls, folder: str | Path) -> Head:
-        """Read what `save` wrote."""
-        from safetensors import SafetensorError
-        from safetensors.numpy import load_file
-
-        folder = Path(folder)
-        try:
-            config = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
-            tensors = load_file(folder / TENSORS)
-            head = cls._from(config, tensors)
-        except FileNotFoundError as error:
-            raise Sen2ProError(f"there is no head in {folder}: {error.filename} is missing") from None
-        except (SafetensorError, json.JSONDecodeError, KeyError, TypeError) as error:
-            raise Sen2ProError(f"the head in {folder} cannot be read: {type(error).__name__} {error}") from None
+        """Read what `save` wrote; a folder that somebody else wrote is checked before it is used."""
+        folder = check_path(folder)
+        for name in (CONFIG, TENSORS):
+            if not (folder / name).is_file():
+                raise Sen2ProError(f"there is no head in {folder}: {name} is missing")
+        config = documents.read(folder / CONFIG, _check_config)
+        found = tensors.read(folder / TENSORS, _expected(config))
+        _check_shapes(found, config, folder / TENSORS)
+        head = cls._from(config, found)
         if head.hash != config["hash"]:
             raise Sen2ProError(f"the head in {folder} is damaged: its numbers do not have the hash that {CONFIG} says")
         return head
 
     @classmethod
-    def _from(cls, config: Mapping[str, Any], tensors: Mapping[str, Any]) -> Head:
+    def _from(cls, config: Mapping[str, Any], numbers: Mapping[str, Any]) -> Head:
         def linear(name: str) -> Linear:
             layers = config["layers"][name]
             return Linear(
                 None if layers is None else tuple(layers),
-                **{part: tensors[f"{name}.{part}"] for part in ("terms", "states", "directions")},
+                **{part: numbers[f"{name}.{part}"] for part in _PARTS},
                 transform=config["transforms"][name],
             )
 
@@ -258,13 +288,13 @@ class Head:
             quality=config["quality"],
             shifts={source: linear(f"{source}.shift") for source in sources},
             variances={source: linear(f"{source}.variance") for source in sources},
-            errors={source: tensors[f"{source}.error"] for source in sources},
-            live={source: tensors[f"{source}.live"] for source in sources},
+            errors={source: numbers[f"{source}.error"] for source in sources},
+            live={source: numbers[f"{source}.live"] for source in sources},
             strengths={source: Strength(**config["strengths"][source]) for source in sources},
             coverage=Coverage(
                 layers=tuple(config["layers"]["coverage"]),
                 rest=config["rest"],
-                **{name: tensors[f"coverage.{name}"] for name in _COVERAGE},
+                **{name: numbers[f"coverage.{name}"] for name in _COVERAGE},
             ),
         )
 
@@ -274,12 +304,12 @@ class Head:
             yield f"{source}.variance", self.variances[source]
 
     def _tensors(self) -> dict[str, Any]:
-        tensors = {f"coverage.{name}": getattr(self.coverage, name) for name in _COVERAGE}
+        found = {f"coverage.{name}": getattr(self.coverage, name) for name in _COVERAGE}
         for name, linear in self._maps():
-            tensors |= {f"{name}.{part}": getattr(linear, part) for part in ("terms", "states", "directions")}
+            found |= {f"{name}.{part}": getattr(linear, part) for part in _PARTS}
         for source in self.sources:
-            tensors |= {f"{source}.error": self.errors[source], f"{source}.live": self.live[source]}
-        return tensors
+            found |= {f"{source}.error": self.errors[source], f"{source}.live": self.live[source]}
+        return found
 
 
 _COVERAGE = ("centre", "scale", "axes", "spread", "low", "high", "distances")
@@ -303,6 +333,72 @@ def space_of(signature: Signature) -> dict[str, str]:
 def shipped(signature: Signature) -> Head | None:
     """Return the head that comes with the package for this model and geometry, if there is one."""
     for path in sorted(_SHIPPED.glob(f"*/{CONFIG}")):
-        if not _misfits(json.loads(path.read_text(encoding="utf-8"))["space"], signature):
+        if not _misfits(documents.load(path)["space"], signature):
             return Head.load(path.parent)
     return None
+_PARTS = ("terms", "states", "directions")
+_BASIS = basis(np.zeros((1, 3))).shape[1]
+_CONFIG = record(
+    {
+        "space": record(dict.fromkeys(("model", *_SPACE), TEXT)),
+        "corpus": record({"hash": TEXT, "size": COUNT}),
+        "teacher": record({"samples": TEXT, "seed": WHOLE, "version": TEXT}, {"prompt": TEXT}),
+        "quality": mapping(mapping(either(NULL, ANY_NUMBER))),  # null where it cannot be known
+        "hash": TEXT,
+        "strengths": mapping(record({field.name: ANY_NUMBER for field in fields(Strength)})),
+        "rest": NUMBER,
+        "layers": mapping(either(NULL, list_of(COUNT))),
+        "transforms": mapping(one_of_texts("", *TRANSFORMS)),
+    }
+)
+
+
+def _names(config: Mapping[str, Any]) -> list[str]:
+    return [f"{source}.{kind}" for source in config["strengths"] for kind in ("shift", "variance")]
+
+
+def _check_config(config: Any, place: str) -> None:
+    _CONFIG(config, place)
+    sources, names = set(config["strengths"]), _names(config)
+    if not sources or not sources <= set(SOURCES):
+        raise Sen2ProError(f"{place}: 'strengths' must be of {' or '.join(SOURCES)}, not of {some(sorted(sources))}")
+    for key, wanted in (("layers", {"coverage", *names}), ("transforms", set(names)), ("quality", sources)):
+        if set(config[key]) != wanted:
+            raise Sen2ProError(f"{place}: {key!r} must have the keys {some(sorted(wanted))}")
+    if config["layers"]["coverage"] is None or any(not config["transforms"][n] for n in names if "variance" in n):
+        raise Sen2ProError(f"{place}: the layers of 'coverage' or a transform of the variances are missing")
+    strengths = [Strength(**strength) for strength in config["strengths"].values()]
+    if config["rest"] <= 0 or any(not min(s.dof, s.efficiency, s.level, s.level_noise) >= 0 for s in strengths):
+        raise Sen2ProError(f"{place}: 'rest' must be above 0, and no number of 'strengths' below 0")
+
+
+def _expected(config: Mapping[str, Any]) -> dict[str, tensors.Expected]:
+    """Return what the tensors of a head must be, from what its configuration says."""
+    flat, table = tensors.Expected("F32", 1), tensors.Expected("F32", 2)
+    return {
+        **{f"coverage.{name}": flat for name in _COVERAGE},
+        "coverage.axes": tensors.Expected("F16", 2),
+        **{f"{name}.{part}": table for name in _names(config) for part in _PARTS},
+        **{f"{source}.error": flat for source in config["strengths"]},
+        **{f"{source}.live": tensors.Expected("BOOL", 1) for source in config["strengths"]},
+    }
+
+
+def _check_shapes(found: Mapping[str, NDArray[Any]], config: Mapping[str, Any], path: Path) -> None:
+    """Refuse numbers that cannot be multiplied with each other, or that no fit would give."""
+    k = len(found[f"{next(iter(config['strengths']))}.live"])
+    width, axes = len(found["coverage.centre"]), found["coverage.axes"].shape[1]
+    wanted: dict[str, tuple[int, ...]] = {
+        "coverage.scale": (width,), "coverage.axes": (width, axes), "coverage.spread": (axes,),
+        "coverage.low": (3,), "coverage.high": (3,),
+        **{f"{source}.{name}": (k,) for source in config["strengths"] for name in ("error", "live")},
+    }  # fmt: skip
+    for name in _names(config):
+        rank = found[f"{name}.states"].shape[1]
+        wanted |= {f"{name}.terms": (_BASIS, k), f"{name}.directions": (rank, k)}
+    for name, shape in wanted.items():
+        if found[name].shape != shape:
+            raise Sen2ProError(f"{path}: {name!r} must have shape {list(shape)}, not {list(found[name].shape)}")
+    for name in ("coverage.scale", "coverage.spread"):
+        if not (found[name] > 0).all():
+            raise Sen2ProError(f"{path}: the numbers of {name!r} must be above 0")

@@ -12,6 +12,7 @@ from torch import nn
 
 from sen2pro.errors import Sen2ProError
 from sen2pro.resolve import resolve
+from sen2pro.trust import check_folder
 
 
 @dataclass
@@ -77,23 +78,32 @@ def _load_folder(folder: Path, tokenizer: Any, trust_remote_code: bool, allow_pi
     from safetensors import SafetensorError
 
     options: dict[str, Any] = {} if allow_pickle else {"use_safetensors": True}
+    # A folder that is not trusted stays by itself: nothing is fetched for it.
+    where: dict[str, Any] = {"trust_remote_code": trust_remote_code, "local_files_only": not trust_remote_code}
+    if not trust_remote_code:
+        check_folder(folder)
     try:
         if (folder / "modules.json").is_file():
             from sentence_transformers import SentenceTransformer
 
-            model = SentenceTransformer(
-                str(folder), device="cpu", trust_remote_code=trust_remote_code, model_kwargs=options
-            )
-            return model, None
+            return SentenceTransformer(str(folder), device="cpu", model_kwargs=options, **where), None
         from transformers import AutoModel, AutoTokenizer
 
-        network = AutoModel.from_pretrained(folder, trust_remote_code=trust_remote_code, **options)
-        tokenizer = tokenizer or AutoTokenizer.from_pretrained(folder, trust_remote_code=trust_remote_code)
+        network = AutoModel.from_pretrained(folder, **where, **options)
+        tokenizer = tokenizer or AutoTokenizer.from_pretrained(folder, **where)
         return network, tokenizer
     except SafetensorError as error:
         raise Sen2ProError(f"the weights in {folder} are broken ({error}); fetch them again") from None
-    except (OSError, ValueError, KeyError, RuntimeError) as error:
-        raise Sen2ProError(f"the model in {folder} cannot be loaded: {error}") from error
+    except Sen2ProError:
+        raise
+    except Exception as error:  # whatever the libraries say to files that they were not written for
+        raise Sen2ProError(f"the model in {folder} cannot be loaded: {_said(error)}") from error
+
+
+def _said(error: Exception) -> str:
+    """Return the message of an error of a library, with its kind where the message alone says little."""
+    known = isinstance(error, (OSError, ValueError, RuntimeError, ImportError))
+    return str(error) if known and str(error) else f"{type(error).__name__} {error}"
 
 
 def _from_sentence_transformer(model: Any) -> Parts:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -15,9 +14,13 @@ from numpy.typing import NDArray
 from sen2pro import __version__
 from sen2pro.checks import SOURCES, check_rate, check_samples, check_seed, check_sentences
 from sen2pro.distances import distance, distance_pairwise
-from sen2pro.encoder import Encoder
+from sen2pro.encoder import POOLINGS, PRECISIONS, Encoder
 from sen2pro.errors import HeadMissing, Sen2ProError, Sen2ProWarning, one_of
 from sen2pro.estimation import COMBINATIONS, Moments, combine
+from sen2pro.files import documents
+from sen2pro.files.atomic import new_folder
+from sen2pro.files.documents import COUNT, NULL, NUMBER, TEXT, TRUTH, WHOLE, either, list_of, one_of_texts, record
+from sen2pro.files.text import check_path
 from sen2pro.gaussian import Array, Array64, Gaussian
 from sen2pro.head import CONFIG, Head, on_sphere, shipped
 from sen2pro.progress import Show
@@ -169,6 +172,8 @@ class Sen2Pro:
                 )
             return None
         misfits = found.misfits(signature) or [f"no {s} uncertainty" for s in self.sources if s not in found.sources]
+        if not misfits and (found.dim != self.dim or max(found.layers, default=-1) >= self.encoder.depth):
+            misfits = [f"it was made for another network, with {found.dim} dimensions"]
         if misfits:
             raise HeadMissing(f"the head does not fit this model: {'; '.join(misfits)}; fit one for it with distill")
         return found
@@ -481,15 +486,6 @@ class Sen2Pro:
         The folder is a complete model for sentence-transformers or transformers too. `Sen2Pro(folder)` takes it as an
         encoder with this pooling, geometry, whitening and dropout, and the usual samples, seed and so on.
         """
-        folder = Path(folder)
-        if folder.exists() and any(folder.iterdir()):
-            raise Sen2ProError(f"{folder} is not empty; save to a new folder")
-        folder.mkdir(parents=True, exist_ok=True)
-        self.encoder.save(folder)
-        if self.whitening:
-            self.whitening.save(folder / _WHITENING_FILE)
-        if self._head:
-            self._head.save(folder)
         settings = {
             "version": __version__,
             "name": self.encoder.name,
@@ -501,27 +497,50 @@ class Sen2Pro:
             "normalize": self.normalize,
             "dropout": self.encoder.rate,
             "seed": self.seed,
+            "precision": self.encoder.precision,
             "vocabulary": self._vocabulary,
         }
-        (folder / _SETTINGS_FILE).write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
+        with new_folder(folder) as temporary:
+            self.encoder.save(temporary)
+            if self.whitening:
+                self.whitening.save(temporary / _WHITENING_FILE)
+            if self._head:
+                self._head.save(temporary)
+            documents.write(temporary / _SETTINGS_FILE, settings)
 
     @classmethod
     def load(cls, folder: str | Path, **changes: Any) -> Sen2Pro:
-        """Read a model that `save` wrote; keyword arguments change its settings."""
+        """Read a model that `save` wrote; keyword arguments change its settings.
+
+        The folder may hold numbers and plain settings only, so it can come from anyone. What would let it run code
+        (`trust_remote_code`, `allow_pickle`) is never read from it: only you can pass that.
+        """
         settings = _saved_settings(folder)
         if not settings:
             raise Sen2ProError(f"there is no {_SETTINGS_FILE} in {folder}; for a plain encoder use Sen2Pro(...)")
         del settings["version"], settings["name"]
         settings["samples"] = tuple(settings["samples"][name] for name in SOURCES)
-        if changes.get("method", settings.get("method")) == "one-pass":
+        if changes.get("method", settings["method"]) == "one-pass":
             del settings["samples"]
         return cls(str(folder), **{**settings, **changes})
 
 
+# All that a folder may set.
+_SAVED = record(
+    {
+        "version": TEXT, "name": TEXT, "method": one_of_texts(*METHODS),
+        "samples": record(dict.fromkeys(SOURCES, COUNT)), "uncertainty": one_of_texts("both", *SOURCES),
+        "combine": one_of_texts(*COMBINATIONS), "pooling": either(NULL, one_of_texts(*POOLINGS)), "normalize": TRUTH,
+        "dropout": either(NULL, NUMBER), "seed": WHOLE,
+    },
+    {"precision": one_of_texts(*PRECISIONS), "vocabulary": either(NULL, list_of(TEXT))},
+)  # fmt: skip
+
+
 def _saved_settings(model: Any) -> dict[str, Any]:
     """Return what `Sen2Pro.save` wrote into a folder; nothing for any other model."""
-    path = Path(model) / _SETTINGS_FILE if isinstance(model, (str, Path)) else None
-    return dict(json.loads(path.read_text(encoding="utf-8"))) if path and path.is_file() else {}
+    path = check_path(model) / _SETTINGS_FILE if isinstance(model, (str, Path)) else None
+    return documents.read(path, _SAVED) if path and path.is_file() else {}
 
 
 def _short_hash(text: str) -> str:

@@ -19,6 +19,8 @@ _OFFLINE = {
         "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
     )
 }
+# What the models that come with sen2pro are called.
+OWN_NAMES = tuple(name for hub_id in _OFFLINE for name in (hub_id, hub_id.rpartition("/")[2]))
 _WANTED = ["*.json", "*.txt", "*.model", "*.safetensors", "*.jinja"]
 _UNWANTED = ["onnx/*", "openvino/*", "*.onnx", "*.msgpack", "*.h5", "*.ot"]
 
@@ -121,7 +123,8 @@ def _check_weights(folder: Path, allow_pickle: bool) -> None:
         return
     for pickled in sorted(folder.rglob("*_model*.bin")):  # pytorch_model.bin, adapter_model.bin, also in parts
         safe = "adapter_model" if pickled.name.startswith("adapter") else "model"
-        if not any(pickled.parent.glob(f"{safe}*.safetensors")):
+        names = (f"{safe}.safetensors", f"{safe}.safetensors.index.json")  # whole, or in parts
+        if not any((pickled.parent / name).is_file() for name in names):
             raise Sen2ProError(
                 f"{pickled.relative_to(folder)} in {folder} is in pickle format, which can run any code when loaded. "
                 "Convert it to safetensors, or pass allow_pickle=True (--allow-pickle) if you trust its source"

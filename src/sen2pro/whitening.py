@@ -11,7 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sen2pro.checks import check_numbers, check_whole
 from sen2pro.errors import Sen2ProError, Sen2ProWarning
+from sen2pro.files import tensors
+from sen2pro.files.atomic import replacing
 from sen2pro.gaussian import Array
 
 
@@ -35,12 +38,12 @@ class Whitening:
     @classmethod
     def fit(cls, vectors: NDArray[Any], dim: int | None = None) -> Whitening:
         """Fit on vectors (n, k) and keep the `dim` directions of greatest variance (all by default)."""
-        data = np.asarray(vectors, np.float64)
+        data = check_numbers("vectors", vectors, np.float64)
         if data.ndim != 2 or len(data) < 2:
             raise Sen2ProError(f"whitening is fitted on at least two vectors (n, k), not on shape {data.shape}")
-        dim = data.shape[1] if dim is None else dim
-        if not 1 <= dim <= data.shape[1]:
-            raise Sen2ProError(f"dim must be between 1 and {data.shape[1]}, not {dim}")
+        if not data.shape[1] or (data == data[0]).all():
+            raise Sen2ProError(f"these {len(data)} vectors are all the same; fit on vectors that differ")
+        dim = data.shape[1] if dim is None else check_whole("dim", dim, 1, data.shape[1])
         if len(data) <= dim:
             warnings.warn(
                 f"{len(data)} vectors cannot fill {dim} directions; fit on more of them, or pass a smaller dim",
@@ -49,6 +52,9 @@ class Whitening:
             )
         values, directions = np.linalg.eigh(np.cov(data.T, bias=True).reshape(data.shape[1], -1))
         values, directions = values[::-1][:dim], directions[:, ::-1][:, :dim]
+        spread = float(np.sqrt(max(values[0], 0.0)))
+        if not 1e-30 < spread < 1e30:  # beyond, float32 has no room for the map
+            raise Sen2ProError(f"these vectors differ by about {spread:.0e}; scale them to numbers of ordinary size")
         # Directions in which the corpus does not vary (fewer vectors than dimensions) would be blown up to noise.
         scale = np.where(values > values[0] * 1e-9, 1 / np.sqrt(np.maximum(values, 1e-300)), 0.0)
         return cls(data.mean(axis=0).astype(np.float32), (directions * scale).astype(np.float32))
@@ -65,24 +71,28 @@ class Whitening:
 
     def apply(self, vectors: NDArray[Any]) -> Array:
         """Whiten vectors (..., k)."""
-        if vectors.shape[-1] != len(self.mean):
-            raise Sen2ProError(f"this whitening takes vectors of {len(self.mean)} dimensions, not {vectors.shape[-1]}")
-        return np.asarray((vectors - self.mean) @ self.kernel, np.float32)
+        given = check_numbers("vectors", vectors)
+        if given.shape[-1:] != self.mean.shape:
+            found = given.shape[-1] if given.ndim else "a single number"
+            raise Sen2ProError(f"this whitening takes vectors of {len(self.mean)} dimensions, not {found}")
+        with np.errstate(over="ignore", invalid="ignore"):
+            white = (given - self.mean) @ self.kernel
+        return check_numbers("vectors, whitened,", white, np.float32)
 
     def save(self, path: str | Path) -> None:
         """Write to a safetensors file."""
         from safetensors.numpy import save_file
 
-        save_file({"mean": self.mean, "kernel": np.ascontiguousarray(self.kernel)}, path)
+        with replacing(path) as temporary:
+            save_file({"mean": self.mean, "kernel": np.ascontiguousarray(self.kernel)}, temporary)
 
     @classmethod
     def load(cls, path: str | Path) -> Whitening:
         """Read what `save` wrote."""
-        from safetensors import SafetensorError
-        from safetensors.numpy import load_file
-
-        try:
-            tensors = load_file(path)
-            return cls(tensors["mean"], tensors["kernel"])
-        except (SafetensorError, KeyError) as error:
-            raise Sen2ProError(f"{path} does not hold a whitening: {error}") from None
+        found = tensors.read(path, {"mean": tensors.Expected("F32", 1), "kernel": tensors.Expected("F32", 2)})
+        mean, kernel = found["mean"], found["kernel"]
+        if len(kernel) != len(mean) or not 1 <= kernel.shape[1] <= len(mean):
+            raise Sen2ProError(
+                f"{path} does not hold a whitening: a mean of {len(mean)} dimensions, a kernel of {kernel.shape}"
+            )
+        return cls(mean, kernel)

@@ -10,10 +10,19 @@ import torch
 from torch import Tensor, nn
 
 from sen2pro.errors import Sen2ProError
+from sen2pro.files import documents
+from sen2pro.files.atomic import replacing
+from sen2pro.files.tensors import read_header
+
+_ABOUT = documents.record(
+    {"epoch": documents.COUNT, "best_epoch": documents.COUNT, "best_loss": documents.ANY_NUMBER}
+)  # fmt: skip
 
 
 class Checkpoint:
     """Keeps the best epoch in memory and, where a folder is named, everything on disk.
+
+    The file stays until `delete` is called, which is when the classifier is saved: a kill in between loses nothing.
 
     Parameters
     ----------
@@ -50,22 +59,36 @@ class Checkpoint:
         self._put(self._best)
 
     def resume(self) -> bool:
-        """Go on from the file, if there is one."""
+        """Go on from the file, if there is one; a file that does not belong to this network is refused."""
         from safetensors import SafetensorError, safe_open
 
         if self.path is None or not self.path.is_file():
             return False
         try:
+            about = documents.parse(read_header(self.path).metadata.get("sen2pro", ""), "its metadata")
+            _ABOUT(about, "its metadata")
+            self._check_shapes()
             with safe_open(self.path, framework="pt") as file:
-                about = json.loads(file.metadata()["sen2pro"])
                 tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (it is no dict)
-        except (SafetensorError, KeyError, TypeError) as error:
+            if any(not tensor.isfinite().all() for tensor in tensors.values()):
+                raise Sen2ProError("it holds numbers that are not finite")
+            self.epoch, self.best_epoch, self.best_loss = about["epoch"], about["best_epoch"], about["best_loss"]
+            self._best = _under("best.", tensors)
+            self._put(_under("now.", tensors))
+            self._put_optimizer(_under("optimizer.", tensors))
+        except (SafetensorError, Sen2ProError, KeyError, ValueError, RuntimeError) as error:
             raise Sen2ProError(f"{self.path} cannot be read ({error}); delete it to start anew") from None
-        self.epoch, self.best_epoch, self.best_loss = about["epoch"], about["best_epoch"], about["best_loss"]
-        self._best = _under("best.", tensors)
-        self._put(_under("now.", tensors))
-        self._put_optimizer(_under("optimizer.", tensors))
         return True
+
+    def _check_shapes(self) -> None:
+        """Refuse a file whose header names other weights than those of this network, before they are read."""
+        assert self.path is not None
+        found = {name: tensor.shape for name, tensor in read_header(self.path).tensors.items()}
+        wanted = {name: tuple(tensor.shape) for name, tensor in self._weights().items()}
+        for prefix in ("now.", "best."):
+            kept = {name.removeprefix(prefix): shape for name, shape in found.items() if name.startswith(prefix)}
+            if kept != wanted and (kept or prefix == "now."):
+                raise Sen2ProError("it does not hold the weights of this network")
 
     def delete(self) -> None:
         """Delete the file, and the folder if there is nothing else in it."""
@@ -113,9 +136,8 @@ class Checkpoint:
             "best_loss": self.best_loss,
         }
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(path.name + ".part")
-        save_file(tensors, temporary, metadata={"sen2pro": json.dumps(about)})
-        temporary.replace(path)
+        with replacing(path) as temporary:
+            save_file(tensors, temporary, metadata={"sen2pro": json.dumps(about)})
 
 
 def _under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

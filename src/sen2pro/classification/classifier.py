@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from sen2pro.checks import check_seed, check_sentences
 from sen2pro.classification import saving
+from sen2pro.classification.checkpoints import Checkpoint
 from sen2pro.classification.choosing import PENALTIES, Choice, Fold, choose, folds
 from sen2pro.classification.features import FEATURES, Scaling
 from sen2pro.classification.finetune import fine_tuned
@@ -24,6 +25,7 @@ from sen2pro.classification.labels import check_classes, check_labels, to_number
 from sen2pro.classification.loading import Packed, check_encoder, load_encoder
 from sen2pro.classification.training import FineTuning
 from sen2pro.errors import Sen2ProError, one_of
+from sen2pro.files.text import check_path
 from sen2pro.gaussian import Array64, Gaussian
 from sen2pro.model import Sen2Pro
 from sen2pro.progress import Show
@@ -93,6 +95,7 @@ class Sen2ProClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
     n_features_in_: int
     _encoder: Sen2Pro | None  # with which it was fitted, once it is loaded
     _cache: dict[str, Sen2Pro]  # the encoder that was loaded last, shared with all clones
+    _checkpoints: list[Checkpoint]  # of the training that is not saved yet
 
     def __init__(
         self,
@@ -257,14 +260,29 @@ class Sen2ProClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
             )
 
     def save(self, folder: str | Path) -> None:
-        """Write the classifier to a new folder: some kilobytes a class, and the encoder if it was fine-tuned."""
+        """Write the classifier to a new folder: some kilobytes a class, and the encoder if it was fine-tuned.
+
+        Checkpoints of its training are deleted once it is saved.
+        """
         check_is_fitted(self, "weights_")
         saving.save(self, Path(folder))
+        for checkpoint in self.__dict__.pop("_checkpoints", []):
+            checkpoint.delete()
 
     @classmethod
     def load(cls, folder: str | Path, *, model: str | Path | Sen2Pro | None = None) -> Sen2ProClassifier:
-        """Read what `save` wrote; `model` says where the encoder is, if it is no longer where it was."""
-        return saving.load(cls, Path(folder), model)
+        """Read what `save` wrote.
+
+        Parameters
+        ----------
+        folder
+            Numbers and plain settings, which may come from anyone: no code of it is run, and nothing is fetched for it.
+        model
+            The encoder that it was trained with, by name, as a folder or as a `Sen2Pro`. It can be left out for the
+            default model, and for a fine-tuned encoder, which is in the folder. A folder may not choose where any
+            other weights come from; the error names the model that you need.
+        """
+        return saving.load(cls, check_path(folder), model)
 
     def __sklearn_clone__(self) -> Sen2ProClassifier:
         settings = self.get_params(deep=False)
@@ -281,7 +299,7 @@ class Sen2ProClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Sen2ProClassifier:
         copied = copy.copy(self)
-        shared = {"model", "settings_", "_encoder", "_cache"}
+        shared = {"model", "settings_", "_encoder", "_cache", "_checkpoints"}
         copied.__dict__ |= {
             name: copy.deepcopy(value, memo) for name, value in self.__dict__.items() if name not in shared
         }

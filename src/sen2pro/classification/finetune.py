@@ -65,8 +65,7 @@ def fine_tuned(
         gaussian = model.encode(every.texts, show_progress_bar=show)
     scaling = Scaling.fit(gaussian, choice.features)
     weights = fit(scaling(gaussian), numbers, classes, choice.head, choice.C, seed=classifier.seed)
-    for trainer in trainers:
-        trainer.forget()
+    classifier._checkpoints = [trainer.checkpoint for trainer in trainers if trainer.checkpoint is not None]
     return model, scaling, weights.scaled(choice.temperature), choice
 
 

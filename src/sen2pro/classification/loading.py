@@ -13,6 +13,11 @@ from sen2pro.model import METHODS, Sen2Pro
 
 def check_encoder(model: Any, method: str, samples: Any, uncertainty: str) -> None:
     """Refuse settings with which no encoder can be loaded."""
+    if model is None:
+        raise Sen2ProError(
+            "this classifier came from a folder, which may not choose where weights come from; to fit it again, name "
+            "the model to start from: set_params(model=...)"
+        )
     if not isinstance(model, (str, Path, Sen2Pro)):
         raise Sen2ProError(f"model is a name, a folder or a Sen2Pro, not {type(model).__name__}")
     one_of("method", method, ("auto", *METHODS))
@@ -103,7 +108,7 @@ def _lost(model: Sen2Pro) -> str | None:
 
 
 def rebuilt(settings: Mapping[str, Any]) -> Sen2Pro:
-    """Make the model of a recipe."""
+    """Make the model of a recipe, which holds plain settings only: no permission, and nothing of where code is."""
     return Sen2Pro(**settings)
 
 

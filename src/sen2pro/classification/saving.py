@@ -5,22 +5,40 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sen2pro import __version__
+from sen2pro.checks import SOURCES
 from sen2pro.classification.choosing import Choice
-from sen2pro.classification.features import Scaling
-from sen2pro.classification.heads import Weights
+from sen2pro.classification.features import FEATURES, Scaling
+from sen2pro.classification.heads import HEADS, Weights
 from sen2pro.classification.loading import place, rebuilt, recipe
 from sen2pro.classification.training import FineTuning
 from sen2pro.errors import Sen2ProError
+from sen2pro.estimation import COMBINATIONS
+from sen2pro.files import documents, tensors
+from sen2pro.files.atomic import new_folder, write_text
+from sen2pro.files.documents import (
+    ANY_NUMBER,
+    COUNT,
+    NULL,
+    NUMBER,
+    TEXT,
+    TRUTH,
+    WHOLE,
+    either,
+    list_of,
+    mapping,
+    one_of_texts,
+    record,
+)
 from sen2pro.gaussian import Array64
-from sen2pro.model import Sen2Pro
+from sen2pro.model import METHODS, Sen2Pro
+from sen2pro.resolve import OWN_NAMES
 from sen2pro.signature import Signature
 
 if TYPE_CHECKING:
@@ -34,23 +52,14 @@ def save(classifier: Sen2ProClassifier, folder: Path) -> None:
     """Write a fitted classifier to a folder that must be new or empty."""
     from safetensors.numpy import save_file
 
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise Sen2ProError(f"{folder} is not an empty folder; save to a new one")
-    config, tensors = _config(classifier), _tensors(classifier)
-    folder.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(prefix=".saving-", dir=folder) as name:  # what fails half-way leaves an empty folder
-        temporary = Path(name)
+    config, numbers = _config(classifier), _tensors(classifier)
+    with new_folder(folder) as temporary:
         if classifier.settings_["finetune"]:
             classifier.encoder.save(temporary / ENCODER)
             config["encoder"] = _digests(temporary / ENCODER)
-        config["hash"] = _hash(config, tensors)
-        save_file(tensors, temporary / TENSORS)
-        (temporary / CONFIG).write_text(json.dumps(config, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-        mode = (temporary / CONFIG).stat().st_mode
-        for path in temporary.rglob("*.safetensors"):  # written for their owner alone
-            path.chmod(mode)
-        for path in temporary.iterdir():
-            path.rename(folder / path.name)
+        config["hash"] = _hash(config, numbers)
+        save_file(numbers, temporary / TENSORS)
+        write_text(temporary / CONFIG, json.dumps(config, indent=2, ensure_ascii=False) + "\n")
 
 
 def _config(classifier: Sen2ProClassifier) -> dict[str, Any]:
@@ -80,7 +89,7 @@ def _config(classifier: Sen2ProClassifier) -> dict[str, Any]:
 
 def load(kind: type[Sen2ProClassifier], folder: Path, model: str | Path | Sen2Pro | None = None) -> Sen2ProClassifier:
     """Read a classifier; one of another format, or whose contents were changed, is refused."""
-    config, tensors = _read(folder)
+    config, numbers = _read(folder)
     settings = dict(config["settings"])
     if isinstance(settings["samples"], list):
         settings["samples"] = tuple(settings["samples"])
@@ -92,54 +101,125 @@ def load(kind: type[Sen2ProClassifier], folder: Path, model: str | Path | Sen2Pr
     classifier.classes_ = np.array(config["classes"])
     classifier.choice_ = Choice(**config["choice"])
     classifier.scaling_ = Scaling(
-        **config["scaling"], mean_centre=tensors["mean_centre"], variance_centre=tensors["variance_centre"]
+        **config["scaling"], mean_centre=numbers["mean_centre"], variance_centre=numbers["variance_centre"]
     )
-    classifier.weights_ = Weights(tensors["matrix"], tensors["bias"])
-    classifier.n_features_in_ = len(tensors["mean_centre"])
+    classifier.weights_ = Weights(numbers["matrix"], numbers["bias"])
+    classifier.n_features_in_ = len(numbers["mean_centre"])
     classifier.signature_ = Signature(**config["signature"]) if config["signature"] else None
     classifier._encoder = Sen2Pro.load(folder / ENCODER) if config["encoder"] else None
     return classifier
 
 
-def _model(config: Mapping[str, Any], folder: Path, given: str | Path | Sen2Pro | None) -> str | Path | Sen2Pro:
-    """Return the model that a classifier was fitted with: its own, named in its folder, or where it is now."""
+def _model(config: Mapping[str, Any], folder: Path, given: str | Path | Sen2Pro | None) -> Any:
+    """Return the model that a classifier was fitted with.
+
+    A folder may not choose where weights come from. So what it says of its model is believed only if that is the one
+    which comes with sen2pro; any other is for the caller to name.
+    """
     kept = config["model"]
+    name = kept["model"] if isinstance(kept, dict) else kept
+    known = name in OWN_NAMES
     if config["encoder"]:
         if given is not None:
             raise Sen2ProError(f"the classifier in {folder} has an encoder of its own, fine-tuned; leave the model out")
-        return kept or str((folder / ENCODER).resolve())
-    if isinstance(given, Sen2Pro) or isinstance(kept, str):
-        return kept if given is None else given
-    return rebuilt(kept if given is None else {**kept, "model": str(given)})
+        return name if known else None
+    if given is None and not known:
+        raise Sen2ProError(
+            f"the classifier in {folder} was trained with the model {name!r}, which is not in its folder. A folder may "
+            f"not choose where weights come from: if you trust that model, pass model={name!r} (--model), or say where "
+            "it is now"
+        )
+    if isinstance(given, Sen2Pro):
+        return given
+    name = str(given or name)
+    return rebuilt({**kept, "model": name}) if isinstance(kept, dict) else name
+
+
+_RECIPE = record(
+    {
+        "model": TEXT, "method": one_of_texts(*METHODS), "uncertainty": TEXT, "combine": one_of_texts(*COMBINATIONS),
+        "pooling": either(NULL, TEXT), "normalize": TRUTH, "whitening": either(NULL, TRUTH),
+        "dropout": either(NULL, NUMBER), "seed": WHOLE, "precision": TEXT,
+        "vocabulary": either(NULL, list_of(TEXT)),
+    },
+    {"samples": list_of(COUNT, 2)},
+)  # fmt: skip
+_TUNING = {name: NUMBER for name in (f.name for f in fields(FineTuning)) if name != "checkpoints"}
+_SETTINGS = record(
+    {
+        "method": one_of_texts("auto", *METHODS), "samples": either(COUNT, list_of(COUNT, 2)),
+        "uncertainty": one_of_texts("both", *SOURCES), "features": one_of_texts("auto", *FEATURES),
+        "head": one_of_texts("auto", *HEADS), "C": either(NULL, NUMBER), "seed": COUNT,
+        "finetune": either(TRUTH, record({**_TUNING, "epochs": either(NULL, NUMBER)})),
+    }
+)  # fmt: skip
+_CHOICE = {
+    "features": one_of_texts(*FEATURES), "head": one_of_texts(*HEADS), "C": NUMBER, "temperature": NUMBER,
+    "log_loss": ANY_NUMBER, "accuracy": NUMBER,
+}  # fmt: skip
+_CONFIG = record(
+    {
+        "format": WHOLE, "version": TEXT, "model": either(NULL, TEXT, _RECIPE), "settings": _SETTINGS,
+        "classes": either(list_of(TEXT), list_of(WHOLE), list_of(TRUTH)), "choice": record(_CHOICE),
+        "scaling": record({"features": one_of_texts(*FEATURES), "mean_scale": NUMBER, "variance_scale": NUMBER}),
+        "signature": either(NULL, record({f.name: TEXT for f in fields(Signature)})),
+        "encoder": either(NULL, mapping(TEXT)), "hash": TEXT,
+    }
+)  # fmt: skip
+_NUMBERS = {
+    "matrix": tensors.Expected("F64", 2), "bias": tensors.Expected("F64", 1),
+    "mean_centre": tensors.Expected("F64", 1), "variance_centre": tensors.Expected("F64", 1),
+}  # fmt: skip
 
 
 def _read(folder: Path) -> tuple[dict[str, Any], dict[str, Array64]]:
-    from safetensors import SafetensorError
-    from safetensors.numpy import load_file
-
     for name in (CONFIG, TENSORS):
         if not (folder / name).is_file():
             raise Sen2ProError(f"there is no classifier in {folder}: {name} is missing")
     try:
-        config = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
-        if not isinstance(config, dict):
-            raise TypeError(f"{CONFIG} holds no object")
-        if config.get("format") != FORMAT:
-            raise Sen2ProError(
-                f"the classifier in {folder} is of format {config.get('format')!r}, but this version of sen2pro "
-                f"({__version__}) reads format {FORMAT}; train it again, or install sen2pro "
-                f"{config.get('version', 'of its time')}"
-            )
-        tensors = load_file(folder / TENSORS)
-    except (SafetensorError, json.JSONDecodeError, UnicodeDecodeError, TypeError) as error:
-        raise Sen2ProError(
-            f"the classifier in {folder} cannot be read: {type(error).__name__} {error}; train it again"
-        ) from None
-    if config.pop("hash", None) != _hash(config, tensors):
+        config = documents.read(folder / CONFIG, _check_config)
+        numbers = tensors.read(folder / TENSORS, _NUMBERS)
+    except _OtherFormat as error:
+        raise Sen2ProError(f"the classifier in {folder} is {error}") from None
+    except Sen2ProError as error:
+        raise Sen2ProError(f"the classifier in {folder} cannot be read: {error}; train it again") from None
+    if config.pop("hash") != _hash(config, numbers):
         raise _changed(folder, "its contents do not have")
+    _check_shapes(config, numbers, folder)
     if config["encoder"]:
         _check_files(folder, config["encoder"])
-    return config, tensors
+    return config, numbers
+
+
+class _OtherFormat(Sen2ProError):
+    """A classifier of another version."""
+
+
+def _check_config(config: Any, place: str) -> None:
+    found = config.get("format")
+    if found != FORMAT:
+        raise _OtherFormat(
+            f"of format {found!r}, but this version of sen2pro ({__version__}) reads format {FORMAT}; train it again, "
+            f"or install sen2pro {config.get('version', 'of its time')}"
+        )
+    _CONFIG(config, place)
+    if len(config["classes"]) < 2 or len(set(config["classes"])) < len(config["classes"]):
+        raise Sen2ProError(f"{place}: 'classes' must be at least two, each once")
+
+
+def _check_shapes(config: Mapping[str, Any], numbers: Mapping[str, Array64], folder: Path) -> None:
+    """Refuse numbers that cannot belong together."""
+    dim, classes = len(numbers["mean_centre"]), len(config["classes"])
+    width = dim if config["scaling"]["features"] == "mean" else 2 * dim
+    wanted = {"variance_centre": (dim,), "matrix": (classes, width), "bias": (classes,)}
+    for name, shape in wanted.items():
+        if numbers[name].shape != shape:
+            raise Sen2ProError(
+                f"the classifier in {folder} cannot be read: {name!r} must have shape {list(shape)}, not "
+                f"{list(numbers[name].shape)}; train it again"
+            )
+    if not (config["scaling"]["mean_scale"] > 0 and config["scaling"]["variance_scale"] > 0):
+        raise Sen2ProError(f"the classifier in {folder} cannot be read: its scales must be above 0; train it again")
 
 
 def _check_files(folder: Path, expected: Mapping[str, str]) -> None:

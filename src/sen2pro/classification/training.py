@@ -61,8 +61,8 @@ class FineTuning:
         Share of the sentences to judge by, where no validation set is given; once all is chosen, the encoder is trained
         anew on every sentence, for as many epochs as were best.
     checkpoints
-        A folder that keeps the state of the last epoch while it trains; after a kill, the same call again goes on from
-        there. Several runs may share it.
+        A folder that keeps the state of the last epoch, until the classifier is saved; after a kill, the same call
+        again goes on from there. Several runs may share it.
 
     Examples
     --------
@@ -156,10 +156,10 @@ class Trainer:
         size = self.settings.batch_size * self.settings.accumulate
         return max(_FEWEST_STEPS, -(-len(train.texts) // size))
 
-    def forget(self) -> None:
-        """Delete what it would have taken to go on."""
-        if self._state is not None:
-            self._state.delete()
+    @property
+    def checkpoint(self) -> Checkpoint | None:
+        """What it takes to go on after a kill, once training has begun."""
+        return self._state
 
     def _epoch(self, epoch: int, steps: int, train: Part, advance: Callable[[float], None]) -> None:
         rng, parts = np.random.default_rng([self.seed, epoch]), self.settings.accumulate

@@ -1,0 +1,171 @@
+"""Write a file or a folder whole or not at all.
+
+The work goes to a temporary name beside the target, `.NAME.PID.partial`, which is renamed at the end. An error deletes
+it. A killed process cannot; the next one that writes to the same target deletes what a process left that is gone.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from sen2pro.errors import Sen2ProError
+
+try:
+    import fcntl
+except ImportError:  # Windows, where an open file cannot be deleted, so that no lock is needed
+    fcntl = None  # type: ignore[assignment]
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+@contextmanager
+def replacing(path: str | Path) -> Iterator[Path]:
+    """Give the temporary name of a file; when the block ends without an error, it is renamed to `path`.
+
+    Files whose names begin with the temporary one are deleted at the end.
+
+    >>> import tempfile
+    >>> target = Path(tempfile.mkdtemp()) / "a.txt"
+    >>> with replacing(target) as temporary:
+    ...     _ = temporary.write_text("all of it")
+    >>> target.read_text(), len(list(target.parent.iterdir()))
+    ('all of it', 1)
+    """
+    path = Path(path)
+    with _temporary(path, folder=False) as temporary:
+        yield temporary
+        _to_disk(temporary)
+        temporary.replace(path)
+
+
+def write_text(path: str | Path, text: str) -> Path:
+    """Write a text file whole or not at all; the folder is made if it is not there."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+    return path
+
+
+@contextmanager
+def new_folder(path: str | Path) -> Iterator[Path]:
+    """Give a temporary folder, renamed to `path` at the end; `path` must not exist, or be empty."""
+    path = Path(path)
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise Sen2ProError(f"{path} is not an empty folder; name a new one")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with _temporary(path, folder=True) as temporary:
+        yield temporary
+        mode = temporary.stat().st_mode & 0o666
+        for file in temporary.rglob("*"):  # safetensors writes for the owner alone
+            if file.is_file():
+                file.chmod(mode)
+                _to_disk(file)
+        if path.exists():
+            path.rmdir()
+        temporary.rename(path)
+
+
+@contextmanager
+def _temporary(path: Path, *, folder: bool) -> Iterator[Path]:
+    """Give a temporary name that this process holds, and delete all that is left of it in the end."""
+    with _named(path):
+        remove_abandoned(path)
+        temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
+        _delete(temporary)
+        if folder:
+            temporary.mkdir()
+        else:
+            temporary.touch()
+        held = _hold(temporary)
+        try:
+            yield temporary
+        finally:
+            if held is not None:
+                os.close(held)
+            _delete(temporary)
+
+
+def remove_abandoned(path: str | Path) -> None:
+    """Delete the temporary files of `path` whose process is gone."""
+    path = Path(path)
+    pattern = re.compile(rf"\.{re.escape(path.name)}\.(\d{{1,10}})\.partial")
+    if not path.parent.is_dir():
+        return
+    for place in list(path.parent.iterdir()):
+        match = pattern.fullmatch(place.name)
+        if match and not _is_alive(int(match[1])) and not _is_held(place):
+            _delete(place)
+
+
+def _to_disk(path: Path) -> None:
+    with path.open("rb+") as file:
+        os.fsync(file.fileno())
+
+
+def _delete(temporary: Path) -> None:
+    """Delete a temporary file or folder, and the files whose names go on from its own."""
+    others = [place for place in temporary.parent.iterdir() if place.name.startswith(f"{temporary.name}.")]
+    for place in (temporary, *others):
+        if place.is_dir() and not place.is_symlink():
+            shutil.rmtree(place, ignore_errors=True)
+        else:
+            with suppress(OSError):
+                place.unlink(missing_ok=True)
+
+
+def _hold(temporary: Path) -> int | None:
+    """Lock a file or folder as long as this process lives: process ids mean nothing on another machine."""
+    if fcntl is None:
+        return None
+    held = os.open(temporary, os.O_RDONLY)
+    with suppress(OSError):  # a file system without locks
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    return held
+
+
+def _is_held(temporary: Path) -> bool:
+    if fcntl is None:
+        return False
+    try:
+        file = os.open(temporary, os.O_RDONLY)
+    except OSError:
+        return True
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(file)
+    return False
+
+
+def _is_alive(process: int) -> bool:
+    """Tell whether a process of this machine runs."""
+    if os.name == "nt":
+        return False  # deleting what it has open fails there
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except (OverflowError, PermissionError):
+        return True
+    return True
+
+
+@contextmanager
+def _named(path: Path) -> Iterator[None]:
+    """Give an error of the disk, a full one for instance, the name of the file that was to be written."""
+    try:
+        yield
+    except OSError as error:
+        about_us = ".partial" in str(error.filename) or (error.filename is None and error.errno in _FULL)
+        if about_us and error.errno is not None:
+            raise OSError(error.errno, os.strerror(error.errno), str(path)) from error
+        raise

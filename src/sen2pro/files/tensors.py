@@ -1,0 +1,105 @@
+"""Read a safetensors file that somebody else may have written: names, types and shapes are checked before any number.
+
+The format is an 8-byte length, a JSON header, then the raw numbers.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sen2pro.errors import Sen2ProError
+
+_TYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BOOL": "|b1", "I64": "<i8"}
+
+
+class Tensor(NamedTuple):
+    """What a header says of a tensor."""
+
+    type: str  # F32, BF16, ...
+    shape: tuple[int, ...]
+
+
+class Expected(NamedTuple):
+    """What a tensor must be."""
+
+    type: str
+    dimensions: int
+
+
+class Header(NamedTuple):
+    """What the beginning of a file says of the rest."""
+
+    tensors: dict[str, Tensor]
+    metadata: dict[str, str]
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    from safetensors import SafetensorError
+
+    try:
+        yield
+    except FileNotFoundError:
+        raise Sen2ProError(f"there is no file {path}") from None
+    except SafetensorError as error:
+        raise Sen2ProError(f"{path} is not a whole safetensors file: {error}") from None
+
+
+def read_header(path: str | Path) -> Header:
+    """Read names, types and shapes, and nothing else; a file that is longer or shorter than they say is refused."""
+    from safetensors import safe_open
+
+    path = Path(path)
+    with _readable(path), safe_open(path, "np") as file:
+        slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118 (it is no dict)
+        found = {name: Tensor(each.get_dtype(), tuple(each.get_shape())) for name, each in slices.items()}
+        return Header(found, dict(file.metadata() or {}))
+
+
+def check(header: Header, expected: Mapping[str, Expected], place: str) -> None:
+    """Refuse a file that lacks a tensor, or has one of another type or number of dimensions."""
+    for name, wanted in expected.items():
+        found = header.tensors.get(name)
+        if found is None:
+            raise Sen2ProError(f"{place} has no tensor {name!r}")
+        if found.type != wanted.type:
+            raise Sen2ProError(f"{place}: the numbers of {name!r} must be {wanted.type}, not {found.type}")
+        if len(found.shape) != wanted.dimensions:
+            raise Sen2ProError(
+                f"{place}: {name!r} must have {wanted.dimensions} dimensions, but its shape is {list(found.shape)}"
+            )
+
+
+def read(path: str | Path, expected: Mapping[str, Expected]) -> dict[str, NDArray[Any]]:
+    """Read the tensors that are expected, after a look at the header; those of floats must be finite."""
+    path = Path(path)
+    check(read_header(path), expected, str(path))
+    arrays = read_arrays(path, list(expected))
+    for name, array in arrays.items():
+        if array.dtype.kind == "f" and not np.isfinite(array).all():
+            raise Sen2ProError(f"{path}: {name!r} holds numbers that are not finite")
+    return arrays
+
+
+def read_arrays(path: str | Path, names: list[str]) -> dict[str, NDArray[Any]]:
+    """Read tensors into arrays of one's own, each in one piece: no more memory than the numbers take."""
+    path = Path(path)
+    with path.open("rb") as file:
+        start = 8 + int.from_bytes(file.read(8), "little")
+        header = json.loads(file.read(start - 8))  # safetensors has read it before, so it is whole
+        arrays = {}
+        for name in names:
+            about = header[name]
+            array = np.empty(about["shape"], _TYPES[about["dtype"]])
+            file.seek(start + about["data_offsets"][0])
+            if file.readinto(array.reshape(-1).view(np.uint8).data) != array.nbytes:
+                raise Sen2ProError(f"{path} ended in the middle of {name!r}; was it changed while it was read?")
+            arrays[name] = array
+    return arrays

@@ -1,0 +1,74 @@
+"""Open and read text, plain or compressed: one place that says what is wrong with a file of lines."""
+
+from __future__ import annotations
+
+import gzip
+import lzma
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, cast
+
+from sen2pro.errors import Sen2ProError
+
+LONGEST_LINE = 10_000_000  # bytes: the default; far beyond any sentence, and far below what would fill the memory
+_COMPRESSED = {".gz": "gzip", ".xz": "xz"}
+
+
+def open_binary(path: str | Path) -> IO[bytes]:
+    """Open a file that is gzipped, xz-compressed or plain, by its suffix."""
+    path = Path(path)
+    kind = _COMPRESSED.get(path.suffix.lower())
+    if kind == "gzip":
+        return cast("IO[bytes]", gzip.open(path, "rb"))
+    return cast("IO[bytes]", lzma.open(path, "rb")) if kind == "xz" else path.open("rb")
+
+
+def check_path(path: str | Path) -> Path:
+    """Return a path; one that no file system can have is refused."""
+    if "\0" in str(path):
+        raise Sen2ProError(f"a path cannot hold a NUL byte: {str(path)!r}")
+    return Path(path)
+
+
+@contextmanager
+def whole(name: str, kind: str = "") -> Iterator[None]:
+    """Turn what a decompressor says to broken data into an error that names the file."""
+    try:
+        yield
+    except (EOFError, zlib.error, lzma.LZMAError, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:  # the disk, not the archive
+            raise
+        kind = kind or _COMPRESSED.get(Path(name).suffix.lower(), "compressed")
+        raise Sen2ProError(f"{name} is not a whole {kind} file: {error}") from None
+
+
+def lines(file: IO[bytes], name: str, longest: int = LONGEST_LINE) -> Iterator[tuple[int, str]]:
+    """Yield number and text of each line, with its end.
+
+    Parameters
+    ----------
+    file
+        What `open_binary` gives, or standard input.
+    name
+        What errors call it.
+    longest
+        The most bytes that a line may have: a small compressed file can hold a line that fills the memory.
+    """
+    number = 0
+    with whole(name):
+        while line := file.readline(longest + 1):
+            number += 1
+            if len(line) > longest and not line.endswith(b"\n"):
+                raise Sen2ProError(
+                    f"{name}, line {number}: longer than {longest:,} bytes; is this a file of lines? A longer one can "
+                    "be allowed: longest_line=... (--longest-line)"
+                )
+            try:
+                text = line.decode("utf-8-sig" if number == 1 else "utf-8")
+            except UnicodeDecodeError as error:
+                raise Sen2ProError(
+                    f"{name}, line {number}: not UTF-8 (byte {error.start + 1}: {error.reason})"
+                ) from None
+            yield number, text
