@@ -11,7 +11,8 @@ from safetensors.numpy import load_file
 from test_gaussian import signature
 
 from sen2pro import Gaussian, Sen2ProError
-from sen2pro.storage import GaussianWriter, read
+from sen2pro.errors import Sen2ProWarning
+from sen2pro.storage import GaussianWriter, Stored, read
 
 SUFFIXES = ["parquet", "safetensors"]
 
@@ -119,3 +120,210 @@ def test_bad_files_and_names_get_a_clear_error(tmp_path):
     pq.write_table(pa.table({"a": [1]}), tmp_path / "foreign.parquet")
     with pytest.raises(Sen2ProError, match="written by sen2pro"):
         Gaussian.load(tmp_path / "foreign.parquet")
+
+
+def flipped(content, bit):
+    changed = bytearray(content)
+    changed[bit // 8] ^= 1 << (bit % 8)
+    return bytes(changed)
+
+
+@pytest.mark.filterwarnings("ignore:.*has no digest")  # where the bit was in the name of the digest
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_a_flipped_bit_is_told_or_changes_nothing(tmp_path, suffix):
+    rng, path = np.random.default_rng(0), tmp_path / f"g.{suffix}"
+    g = Gaussian(rng.normal(size=(6, 4)), rng.uniform(size=(6, 4)), signature(), rng.uniform(size=6))
+    kept = {"ids": list("abcdef"), "texts": list("uvwxyz")} if suffix == "parquet" else {}
+    g.save(path, **kept)
+    content, before, told = path.read_bytes(), read(path), 0
+    for bit in rng.choice(len(content) * 8, 300, replace=False):
+        path.write_bytes(flipped(content, int(bit)))
+        try:
+            after = read(path)
+        except Sen2ProError:
+            told += 1
+        else:
+            assert after == before, f"bit {bit}"
+    assert told > 150
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_changed_numbers_are_told_unless_one_does_not_want_to_know(tmp_path, suffix):
+    path = tmp_path / f"g.{suffix}"
+    gaussian().save(path)
+    if suffix == "parquet":
+        table = pq.read_table(path)
+        footer = pq.ParquetFile(path).metadata.metadata
+        other = pa.FixedSizeListArray.from_arrays(pa.array(gaussian(seed=1).mean.reshape(-1)), 3)
+        table = table.set_column(table.column_names.index("mean"), table.schema.field("mean"), other)
+        pq.write_table(table.replace_schema_metadata({k: v for k, v in footer.items() if k != b"ARROW:schema"}), path)
+    else:
+        content = path.read_bytes()
+        path.write_bytes(content.replace(gaussian().mean.tobytes(), gaussian(seed=1).mean.tobytes()))
+    with pytest.raises(Sen2ProError, match="was changed or damaged since it was written.*verify=False"):
+        Gaussian.load(path)
+    loaded = Gaussian.load(path, verify=False)
+    np.testing.assert_array_equal(loaded.mean, gaussian(seed=1).mean)
+
+
+def without_digest(path):
+    """Make a file as version 0.4 wrote it."""
+    if path.suffix == ".parquet":
+        table = pq.read_table(path)
+        kept = {k: v for k, v in (table.schema.metadata or {}).items() if k != b"sen2pro.digest"}
+        pq.write_table(table.replace_schema_metadata(kept), path)
+    else:
+        from safetensors import safe_open
+        from safetensors.numpy import save_file
+
+        with safe_open(path, "np") as file:
+            metadata = {k: v for k, v in file.metadata().items() if k != "sen2pro.digest"}
+        save_file(load_file(path), path, metadata)
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize("single", [False, True])
+def test_files_of_older_versions_load_with_a_warning(tmp_path, suffix, single):
+    g, path = gaussian()[0] if single else gaussian(), tmp_path / f"g.{suffix}"
+    g.save(path)
+    without_digest(path)
+    with pytest.warns(Sen2ProWarning, match="has no digest"):
+        assert Gaussian.load(path) == g
+    assert Gaussian.load(path, verify=False) == g
+
+
+VECTOR = pa.list_(pa.float32(), 2)
+
+
+def column(values):
+    return pa.array(values, VECTOR)
+
+
+GOOD = [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"mean": column([GOOD[0], None, GOOD[2]])}, "row 2: there is no mean"),
+        ({"variance": column([GOOD[0], GOOD[1], [5.0, None]])}, "row 3: there is no variance, or not all of it"),
+        ({"mean": column([GOOD[0], [np.nan, 0], GOOD[2]])}, "mean must be finite, but row 1, dimension 0 is nan"),
+        ({"variance": column([[np.inf, 0], *GOOD[1:]])}, "variance must be finite, but row 0, dimension 0 is inf"),
+        ({"variance": column([[-1.0, 0], *GOOD[1:]])}, "a variance cannot be negative"),
+        ({"coverage": pa.array([0.5, None, 0.5])}, "row 2: there is no coverage"),
+        ({"coverage": pa.array([0.5, np.nan, 0.5])}, "coverage must be finite, but row 1 is nan"),
+        ({"id": pa.array(["a", None, "c"])}, "row 2: there is no id"),
+        ({"text": pa.array(["a", "b", None])}, "row 3: there is no text"),
+        ({"id": pa.array([1, 2, 3])}, "column 'id' must hold texts, not int64"),
+        ({"mean": pa.array(["a", "b", "c"])}, "no column 'mean' of fixed-size lists"),
+        ({"mean": pa.array([["a", "b"]] * 3, pa.list_(pa.string(), 2))}, "must be float or double, not string"),
+        ({"mean": pa.array([[1, 2]] * 3, pa.list_(pa.int64(), 2))}, "must be float or double, not int64"),
+        ({"mean": pa.array([[1.0]] * 3, pa.list_(pa.float32(), 1))}, "have 1 and 2 dimensions"),
+        ({"coverage": pa.array(["a"] * 3)}, "coverage must be float or double, not string"),
+    ],
+)
+def test_a_parquet_file_with_something_missing_or_wrong_is_refused_with_the_row(tmp_path, columns, message):
+    path = tmp_path / "g.parquet"
+    pq.write_table(pa.table({"mean": column(GOOD), "variance": column(GOOD), **columns}), path)
+    with pytest.raises(Sen2ProError, match=message):
+        read(path, verify=False)
+
+
+@pytest.mark.parametrize(
+    ("tensors", "message"),
+    [
+        ({"mean": np.zeros((2, 3), np.float64)}, "numbers of 'mean' must be F32, not F64"),
+        ({"mean": np.zeros((2, 3), np.complex64)}, "must be F32, not C64"),
+        ({"mean": np.zeros((2, 3), np.float16)}, "must be F32, not F16"),
+        ({"mean": np.zeros((2, 3, 1), np.float32)}, "'mean' must have 1 or 2 dimensions"),
+        ({"variance": np.zeros((3, 3), np.float32)}, "'variance' has shape"),
+        ({"coverage": np.zeros(3, np.float32)}, "'coverage' has shape"),
+        ({"coverage": np.zeros((2, 3), np.float32)}, "'coverage' must have 1 dimensions"),
+        ({"mean": np.full((2, 3), np.nan, np.float32)}, "mean must be finite, but row 0, dimension 0 is nan"),
+    ],
+)
+def test_a_safetensors_file_of_other_types_or_shapes_is_refused(tmp_path, tensors, message):
+    from safetensors.numpy import save_file
+
+    good = {"mean": np.zeros((2, 3), np.float32), "variance": np.zeros((2, 3), np.float32)}
+    save_file({**good, **tensors}, tmp_path / "g.safetensors")
+    with pytest.raises(Sen2ProError, match=message):
+        read(tmp_path / "g.safetensors", verify=False)
+
+
+@pytest.mark.parametrize("kind", ["BF16", "F8_E4M3"])
+def test_types_that_numpy_does_not_know_are_refused(tmp_path, kind):
+    import torch
+    from safetensors.torch import save_file
+
+    dtype = {"BF16": torch.bfloat16, "F8_E4M3": torch.float8_e4m3fn}[kind]
+    save_file({"mean": torch.zeros(2, 3).to(dtype), "variance": torch.zeros(2, 3)}, tmp_path / "g.safetensors")
+    with pytest.raises(Sen2ProError, match=f"must be F32, not {kind}"):
+        read(tmp_path / "g.safetensors")
+
+
+def test_nothing_is_allocated_for_what_a_header_only_claims(tmp_path):
+    """A file of holes that claims 6 GB of float64, and one of some bytes that claims them and ends."""
+    import tracemalloc
+
+    shape = [10**6, 384]
+    for size, kind in ((8, "F64"), (4, "F32")):
+        length = size * shape[0] * shape[1]
+        header = {
+            "mean": {"dtype": kind, "shape": shape, "data_offsets": [0, length]},
+            "variance": {"dtype": kind, "shape": shape, "data_offsets": [length, 2 * length]},
+        }
+        text = json.dumps(header).encode()
+        path = tmp_path / "g.safetensors"
+        with path.open("wb") as file:
+            file.write(len(text).to_bytes(8, "little") + text)
+            file.truncate(8 + len(text) + 2 * length if kind == "F64" else 100)
+        tracemalloc.start()
+        with pytest.raises(Sen2ProError, match="must be F32|not a whole"):
+            read(path)
+        assert tracemalloc.get_traced_memory()[1] < 10**6
+        tracemalloc.stop()
+
+
+def test_a_small_parquet_file_cannot_claim_gigabytes(tmp_path):
+    path = tmp_path / "g.parquet"
+    rows = 300_000
+    zeros = pa.FixedSizeListArray.from_arrays(pa.array(np.zeros(rows * 64, np.float32)), 64)
+    pq.write_table(pa.table({"mean": zeros, "variance": zeros}), path, compression="zstd")
+    with pytest.raises(Sen2ProError, match="claims to hold 153,600,000 bytes of numbers"):
+        read(path)
+
+
+@pytest.mark.parametrize("wrong", ["[]", "{", "null", '{"model": 1}', "3", '{"model": "\\ud800"}'])
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_a_signature_that_is_none_is_refused(tmp_path, suffix, wrong):
+    path, metadata = tmp_path / f"g.{suffix}", {"sen2pro.signature": wrong}
+    if suffix == "parquet":
+        table = pa.table({"mean": column(GOOD), "variance": column(GOOD)})
+        pq.write_table(table.replace_schema_metadata(metadata), path)
+    else:
+        from safetensors.numpy import save_file
+
+        save_file({"mean": np.zeros(2, np.float32), "variance": np.zeros(2, np.float32)}, path, metadata)
+    with pytest.raises(Sen2ProError, match="the signature"):
+        read(path)
+
+
+def test_duplicate_ids_are_warned_of_and_cannot_be_looked_up(tmp_path):
+    path = tmp_path / "g.parquet"
+    with pytest.warns(Sen2ProWarning, match="1 of 4 ids in .* for instance that of row 3, which is that of row 1 too"):
+        gaussian().save(path, ids=["a", "b", "c", "b"])
+    stored = read(path)
+    assert stored.find("c") == gaussian()[2]
+    with pytest.raises(Sen2ProError, match="the id 'b' stands in 2 rows, for instance 1 and 3"):
+        stored.find("b")
+    with pytest.raises(Sen2ProError, match="there is no id 'z' among 4"):
+        stored.find("z")
+    with pytest.raises(Sen2ProError, match="no ids were kept"):
+        Stored(gaussian(), None, None).find("a")
+
+
+def test_a_path_with_a_nul_is_refused():
+    for what in (lambda: gaussian().save("a\0.parquet"), lambda: Gaussian.load("a\0.parquet")):
+        with pytest.raises(Sen2ProError, match="cannot hold a NUL"):
+            what()

@@ -9,11 +9,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from sen2pro.checks import check_numbers, check_seed, check_whole, listed, place, shown
 from sen2pro.errors import Sen2ProError
 from sen2pro.signature import Signature, merged
 
 Array = NDArray[np.float32]
 Array64 = NDArray[np.float64]
+_NO_INDEX = "a Gaussian is indexed by a number, a slice, or a list of numbers or truth values, not {}"
+_MOST_DRAWN = 1 << 32  # numbers that `sample` makes at once: 16 GB
 
 
 def floored(variance: NDArray[Any]) -> Array64:
@@ -38,6 +41,8 @@ class Gaussian:
         How the Gaussians were made; two Gaussians with differing signatures refuse to be compared.
     coverage
         Of a head's predictions, how far each sentence is from what the head was fitted on: () or (n,), see `coverage`.
+    copy
+        False takes float32 arrays as they are, and makes them read-only: half the memory for large ones.
 
     Examples
     --------
@@ -63,17 +68,25 @@ class Gaussian:
         variance: ArrayLike,
         signature: Signature | None = None,
         coverage: ArrayLike | None = None,
+        *,
+        copy: bool = True,
     ) -> None:
-        mean_, variance_ = np.array(mean, np.float32, order="C"), np.array(variance, np.float32, order="C")
+        mean_ = check_numbers("mean", mean, np.float32, copy=copy)
+        variance_ = check_numbers("variance", variance, np.float32, copy=copy)
         if mean_.shape != variance_.shape or mean_.ndim not in (1, 2):
             raise Sen2ProError(
                 f"mean and variance must have one shape, (k,) or (n, k), but are {mean_.shape} and {variance_.shape}"
             )
-        if not (np.isfinite(mean_).all() and np.isfinite(variance_).all()):
-            raise Sen2ProError("mean and variance must be finite")
+        if not mean_.shape[-1]:
+            raise Sen2ProError(f"a Gaussian has at least one dimension, but mean and variance are {mean_.shape}")
         if (variance_ < 0).any():
-            raise Sen2ProError(f"a variance cannot be negative, but the smallest is {variance_.min()}")
-        coverage_ = None if coverage is None else np.array(coverage, np.float32)
+            index = np.unravel_index(int(np.argmax(variance_ < 0)), variance_.shape)
+            raise Sen2ProError(f"a variance cannot be negative, but {place(index)} is {variance_[index]}")
+        if not isinstance(signature, Signature | None):
+            raise Sen2ProError(f"signature must be a Signature or None, not {type(signature).__name__}")
+        coverage_ = (
+            None if coverage is None else check_numbers("coverage", coverage, np.float32, axes=["row"], copy=True)
+        )
         if coverage_ is not None and coverage_.shape != mean_.shape[:-1]:
             raise Sen2ProError(f"coverage must have shape {mean_.shape[:-1]}, not {coverage_.shape}")
         for array in (mean_, variance_, coverage_):
@@ -149,17 +162,24 @@ class Gaussian:
         >>> Gaussian(mean=[0.0], variance=[1.0]).log_prob([0.0]).round(4)  # -0.5 log(2 pi)
         np.float64(-0.9189)
         """
-        point = np.asarray(x, np.float64)
+        point = check_numbers("x", x, np.float64)
         if point.ndim == 0 or point.shape[-1] != self.dim:
             raise Sen2ProError(f"x has shape {point.shape}, but its last dimension must be {self.dim}")
+        try:
+            np.broadcast_shapes(point.shape, self.shape)
+        except ValueError:
+            raise Sen2ProError(f"x of shape {point.shape} does not fit Gaussians of shape {self.shape}") from None
         variance = floored(self._variance)
         terms = np.log(2 * np.pi * variance) + (point - self._mean) ** 2 / variance
         return np.asarray(-0.5 * terms.sum(axis=-1))[()]
 
     def sample(self, n: int = 1, seed: int = 0) -> Array:
         """Draw `n` points from each Gaussian: (n, k) from one, (len(self), n, k) from a batch."""
-        shape = (*self.shape[:-1], n, self.dim)
-        noise = np.random.default_rng(seed).standard_normal(shape, dtype=np.float32)
+        most = _MOST_DRAWN // max(1, self._mean.size)
+        shape = (*self.shape[:-1], check_whole("n", n, 0, most), self.dim)
+        if check_seed(seed) < 0:
+            raise Sen2ProError(f"seed must be a whole number of at least 0, not {seed}")
+        noise = np.random.default_rng(int(seed)).standard_normal(shape, dtype=np.float32)
         return np.asarray(self._mean[..., None, :] + self.std[..., None, :] * noise)
 
     def __len__(self) -> int:
@@ -174,8 +194,16 @@ class Gaussian:
             index = index[0]  # x[rows, ...], which is how scikit-learn picks rows
         if isinstance(index, tuple):
             raise TypeError("a Gaussian is indexed by sentence only; use .mean and .variance to select dimensions")
+        try:
+            mean = self._mean[index]
+        except IndexError:  # which says which number is out of range
+            raise
+        except Exception:  # whatever numpy says to a list that is ragged, or an object that is no index
+            raise TypeError(_NO_INDEX.format(shown(index))) from None
+        if mean.ndim > 2:
+            raise TypeError(_NO_INDEX.format(shown(index)))
         coverage = None if self._coverage is None else self._coverage[index]
-        return Gaussian(self._mean[index], self._variance[index], self._signature, coverage)
+        return Gaussian(mean, self._variance[index], self._signature, coverage)
 
     def __iter__(self) -> Iterator[Gaussian]:
         return (self[i] for i in range(len(self)))
@@ -183,8 +211,12 @@ class Gaussian:
     @staticmethod
     def concatenate(parts: Sequence[Gaussian]) -> Gaussian:
         """Join batches (and single Gaussians) into one batch; their signatures must match in what matters."""
+        parts = listed(parts, "a list of Gaussians")
         if not parts:
             raise Sen2ProError("nothing to concatenate: the list is empty")
+        for i, part in enumerate(parts):
+            if not isinstance(part, Gaussian):
+                raise Sen2ProError(f"give a list of Gaussians, but number {i} is {type(part).__name__}: {shown(part)}")
         signature = parts[0].signature
         for part in parts[1:]:
             signature = merged(signature, part.signature)
@@ -228,8 +260,17 @@ class Gaussian:
             writer.write(self, ids=ids, texts=texts)
 
     @staticmethod
-    def load(path: str | Path) -> Gaussian:
-        """Read what `save` or `sen2pro encode` wrote; `sen2pro.storage.read` also gives the ids and texts."""
+    def load(path: str | Path, *, verify: bool = True) -> Gaussian:
+        """Read what `save` or `sen2pro encode` wrote; `sen2pro.storage.read` also gives the ids and texts.
+
+        Parameters
+        ----------
+        path
+            A `.parquet` or `.safetensors` file.
+        verify
+            Compare the content with the digest in the file, which tells if a single bit has changed. It costs less
+            than a tenth of the reading.
+        """
         from sen2pro.storage import read
 
-        return read(path).gaussian
+        return read(path, verify=verify).gaussian

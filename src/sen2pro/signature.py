@@ -6,6 +6,7 @@ import json
 from dataclasses import asdict, dataclass, fields, replace
 
 from sen2pro.errors import Sen2ProError
+from sen2pro.files import documents
 
 # What two results must agree on before they may be compared.
 MATTERS = ("hash", "pooling", "geometry", "whitening", "uncertainty", "dropout", "edits", "combine", "estimator")
@@ -56,7 +57,8 @@ class Signature:
     @classmethod
     def from_json(cls, text: str) -> Signature:
         """Read what `to_json` wrote, also by a version with other fields: what is missing reads `unknown`."""
-        found = json.loads(text)
+        found = documents.parse(text, "the signature")
+        documents.mapping(documents.TEXT)(found, "the signature")
         return cls(**{f.name: found.get(f.name, "unknown") for f in fields(cls)})
 
 

@@ -1,25 +1,33 @@
-"""Gaussians on disk: Parquet or safetensors by suffix, written whole or not at all."""
+"""Gaussians on disk: Parquet or safetensors by suffix, written whole or not at all, with a digest of their content."""
 
 from __future__ import annotations
 
+import array as arrays
 import json
-import os
 import shutil
+import warnings
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from sen2pro.errors import Sen2ProError, one_of
+from sen2pro.errors import Sen2ProError, Sen2ProWarning, one_of
+from sen2pro.files import parquet, tensors
+from sen2pro.files.atomic import replacing
+from sen2pro.files.digests import ContentDigest
+from sen2pro.files.text import check_path
 from sen2pro.gaussian import Gaussian
 from sen2pro.signature import Signature
 
 SUFFIXES = (".parquet", ".safetensors")
-_SINGLE = "sen2pro.single"
-_SIGNATURE = "sen2pro.signature"
+_SINGLE, _SIGNATURE, _DIGEST = "sen2pro.single", "sen2pro.signature", "sen2pro.digest"
+_VECTORS, _STRINGS = ("mean", "variance"), ("id", "text")
+_BATCH = 8192  # rows of a Parquet file that are decoded at once
+_MOST_SHRUNK, _SMALL = 1000, 1 << 26  # no Gaussians shrink that much; what is small is not asked
 
 
 class Stored(NamedTuple):
@@ -29,11 +37,27 @@ class Stored(NamedTuple):
     ids: list[str] | None
     texts: list[str] | None
 
+    def find(self, id: str) -> Gaussian:
+        """Return the Gaussian with this id; an id that stands there more than once is an error.
+
+        >>> g = Gaussian([[0.0], [1.0]], [[1.0], [1.0]])
+        >>> Stored(g, ["a", "b"], None).find("b").mean
+        array([1.], dtype=float32)
+        """
+        if self.ids is None:
+            raise Sen2ProError("no ids were kept in this file; write it with ids=... (--id-column)")
+        rows = [row for row, each in enumerate(self.ids) if each == id]
+        if not rows:
+            raise Sen2ProError(f"there is no id {id!r} among {len(self.ids)}")
+        if len(rows) > 1:
+            raise Sen2ProError(f"the id {id!r} stands in {len(rows)} rows, for instance {rows[0]} and {rows[1]}")
+        return self.gaussian[rows[0]]
+
 
 def _arrays(gaussian: Gaussian) -> dict[str, Any]:
     """Return what a file keeps of a Gaussian, by name."""
-    arrays = {"mean": gaussian.mean, "variance": gaussian.variance, "coverage": gaussian.coverage}
-    return {name: array for name, array in arrays.items() if array is not None}
+    found = {"mean": gaussian.mean, "variance": gaussian.variance, "coverage": gaussian.coverage}
+    return {name: numbers for name, numbers in found.items() if numbers is not None}
 
 
 def _suffix(path: Path) -> str:
@@ -56,7 +80,7 @@ class GaussianWriter:
     """
 
     def __init__(self, path: str | Path, *, overwrite: bool = False) -> None:
-        self.path = Path(path)
+        self.path = check_path(path)
         self._format = _suffix(self.path)
         if self.path.is_dir():
             raise Sen2ProError(f"{self.path} is a folder; give a file name ending in {' or '.join(SUFFIXES)}")
@@ -64,7 +88,10 @@ class GaussianWriter:
             raise Sen2ProError(f"there is no folder {self.path.parent}")
         if self.path.exists() and not overwrite:
             raise Sen2ProError(f"{self.path} exists; pass overwrite (--overwrite) to replace it")
-        self._temporary = self.path.with_name(f".{self.path.name}.{os.getpid()}.partial")
+        self._temporary = self.path
+        self._open = ExitStack()
+        self._digest = ContentDigest()
+        self._ids = arrays.array("q")  # hashes: 8 bytes a row
         self._signature: Signature | None = None
         self._shape: tuple[int, ...] | None = None
         self._rows = 0
@@ -73,7 +100,7 @@ class GaussianWriter:
         self._tensors: dict[str, IO[bytes]] = {}
 
     def __enter__(self) -> GaussianWriter:
-        self._temporary.touch()  # a folder that is read-only is said before the work, not after it
+        self._temporary = self._open.enter_context(replacing(self.path))
         return self
 
     def write(
@@ -94,6 +121,12 @@ class GaussianWriter:
             raise Sen2ProError("every batch of a file must have the same dimensions, columns and signature")
         self._shape = gaussian.shape
         self._rows += rows
+        columns = {name: [str(value) for value in values] for name, values in columns.items()}
+        self._ids.extend(map(hash, columns.get("id", ())))
+        for name, values in columns.items():
+            self._digest.texts(name, values)
+        for name, numbers in _arrays(gaussian).items():
+            self._digest.numbers(name, numbers)
         (self._write_parquet if self._format == ".parquet" else self._write_tensors)(gaussian, columns)
 
     def _write_parquet(self, gaussian: Gaussian, columns: dict[str, Sequence[str]]) -> None:
@@ -106,7 +139,7 @@ class GaussianWriter:
             if name != "coverage"
         }
         numbers = {} if gaussian.coverage is None else {"coverage": pa.array(np.atleast_1d(gaussian.coverage))}
-        strings = {name: pa.array([str(v) for v in values], pa.string()) for name, values in columns.items()}
+        strings = {name: pa.array(values, pa.string()) for name, values in columns.items()}
         table = pa.table({**strings, **vectors, **numbers})
         if self._parquet is None:
             self._parquet = pq.ParquetWriter(
@@ -115,16 +148,17 @@ class GaussianWriter:
                 compression="zstd",
                 use_dictionary=list(strings),
                 column_encoding={f"{name}.list.element": "BYTE_STREAM_SPLIT" for name in vectors},
+                write_page_checksum=True,
             )
         self._parquet.write_table(table.cast(self._parquet.schema))
 
     def _write_tensors(self, gaussian: Gaussian, columns: dict[str, Sequence[str]]) -> None:
         if columns:
             raise Sen2ProError(f"safetensors holds numbers only; to keep the {' and '.join(columns)}, write .parquet")
-        for name, array in _arrays(gaussian).items():
+        for name, numbers in _arrays(gaussian).items():
             if name not in self._tensors:
                 self._tensors[name] = self._part(name).open("w+b")
-            self._tensors[name].write(array.astype("<f4", copy=False).tobytes())
+            self._tensors[name].write(numbers.astype("<f4", copy=False).tobytes())
 
     def _part(self, name: str) -> Path:
         return self._temporary.with_name(f"{self._temporary.name}.{name}")
@@ -135,11 +169,17 @@ class GaussianWriter:
             metadata[_SINGLE] = "true"
         return metadata
 
+    def _content(self) -> dict[str, str]:
+        """Return the digest, which is known when all is written."""
+        assert self._shape is not None
+        about = _about(self._rows, self._shape[-1], len(self._shape) == 1, self._metadata())
+        return {_DIGEST: self._digest.value(**about)}
+
     def _finish_tensors(self) -> None:
         """Put header and tensors together; the format is an 8-byte length, a JSON header, then the raw data."""
         assert self._shape is not None
         rows = [self._rows] if len(self._shape) == 2 else []
-        header: dict[str, Any] = {"__metadata__": self._metadata()}
+        header: dict[str, Any] = {"__metadata__": {**self._metadata(), **self._content()}}
         start = 0
         for name in self._tensors:
             shape = rows if name == "coverage" else [*rows, self._shape[-1]]
@@ -157,85 +197,191 @@ class GaussianWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        try:
-            if kind is None:
-                if self._shape is None:
-                    raise Sen2ProError(f"nothing was written to {self.path}")
-                if self._parquet is not None:
-                    self._parquet.close()
-                    self._parquet = None
-                else:
-                    self._finish_tensors()
-                with self._temporary.open("rb+") as file:
-                    os.fsync(file.fileno())
-                self._temporary.replace(self.path)
-        finally:
-            self._clean_up()
+        with self._open:
+            try:
+                if error is not None:
+                    raise error  # so that the temporary file is deleted, and not renamed
+                self._finish()
+            finally:
+                self._close()
+        self._warn_of_duplicates()
 
-    def _clean_up(self) -> None:
+    def _finish(self) -> None:
+        if self._shape is None:
+            raise Sen2ProError(f"nothing was written to {self.path}")
+        if self._parquet is not None:
+            self._parquet.add_key_value_metadata(self._content())
+            self._parquet.close()
+            self._parquet = None
+        else:
+            self._finish_tensors()
+
+    def _close(self) -> None:
         if self._parquet is not None:
             with suppress(OSError):  # closing writes a footer, which a full disk refuses; the file is deleted next
                 self._parquet.close()
-        for name, file in self._tensors.items():
+        for file in self._tensors.values():
             file.close()
-            self._part(name).unlink(missing_ok=True)
-        self._temporary.unlink(missing_ok=True)
+
+    def _warn_of_duplicates(self) -> None:
+        hashes = np.frombuffer(self._ids, np.int64) if self._ids else np.empty(0, np.int64)
+        order = np.argsort(hashes, kind="stable")
+        same = np.flatnonzero(np.diff(hashes[order]) == 0)
+        if len(same):
+            warnings.warn(
+                f"{len(same)} of {len(hashes)} ids in {self.path} stand there before, for instance that of row "
+                f"{order[same[0] + 1]}, which is that of row {order[same[0]]} too; looking one up will be an error",
+                Sen2ProWarning,
+                stacklevel=3,
+            )
 
 
-def read(path: str | Path) -> Stored:
-    """Read Gaussians, ids and texts from a file that `Gaussian.save` or `sen2pro encode` wrote."""
-    path = Path(path)
+def _about(rows: int, dim: int, single: bool, metadata: dict[str, str]) -> dict[str, Any]:
+    """Return what a digest covers beside the columns."""
+    return {"rows": rows, "dimensions": dim, "single": single, "signature": metadata.get(_SIGNATURE)}
+
+
+def read(path: str | Path, *, verify: bool = True) -> Stored:
+    """Read Gaussians, ids and texts from a file that `Gaussian.save` or `sen2pro encode` wrote.
+
+    Types, shapes and sizes are checked before anything is read. Rows without a value, and numbers that are not finite,
+    are refused. `verify` compares the content with its digest, so that a file that changed says so; a file that has
+    none, of a version before 0.5, is read with a warning.
+    """
+    path = check_path(path)
     if not path.is_file():
         raise Sen2ProError(f"there is no file {path}")
-    return _read_parquet(path) if _suffix(path) == ".parquet" else _read_tensors(path)
+    digest = ContentDigest() if verify else None
+    numbers, strings, metadata = (_read_parquet if _suffix(path) == ".parquet" else _read_tensors)(path, digest)
+    try:
+        signature = Signature.from_json(metadata[_SIGNATURE]) if _SIGNATURE in metadata else None
+        gaussian = Gaussian(**numbers, signature=signature, copy=False)
+    except Sen2ProError as error:
+        raise Sen2ProError(f"{path}: {error}") from None
+    if digest is not None:
+        single = len(gaussian.shape) == 1
+        about = _about(1 if single else len(gaussian), gaussian.dim, single, metadata)
+        _check_digest(path, metadata.get(_DIGEST), digest.value(**about))
+    return Stored(gaussian, strings.get("id"), strings.get("text"))
 
 
-def _stored(
-    arrays: dict[str, Any], metadata: dict[str, str], ids: list[str] | None = None, texts: list[str] | None = None
-) -> Stored:
+def _check_digest(path: Path, kept: str | None, found: str) -> None:
+    if kept is None:
+        warnings.warn(
+            f"{path} has no digest, so that damage to it cannot be told; it was written by sen2pro before 0.5 or by "
+            "another program. Save it again to give it one",
+            Sen2ProWarning,
+            stacklevel=4,
+        )
+    elif kept != found:
+        raise Sen2ProError(
+            f"{path} was changed or damaged since it was written: its content does not have the digest that it had. "
+            "Write it again, or read it as it is with verify=False"
+        )
+
+
+Content = tuple[dict[str, NDArray[Any]], dict[str, list[str]], dict[str, str]]
+
+
+def _read_parquet(path: Path, digest: ContentDigest | None) -> Content:
+    with parquet.opened(path) as file:
+        metadata = {
+            key.decode(): value.decode() for key, value in (file.metadata.metadata or {}).items() if b"sen2pro." in key
+        }
+        rows, sizes = file.metadata.num_rows, _sizes(file, path)
+        _check_size(path, rows, 4 * rows * sum(sizes.values()))
+        numbers = {name: np.empty((rows, size) if name in _VECTORS else rows, np.float32)
+                   for name, size in sizes.items()}  # fmt: skip
+        strings: dict[str, list[str]] = {name: [] for name in _STRINGS if name in file.schema_arrow.names}
+        done = 0
+        for batch in file.iter_batches(batch_size=_BATCH, columns=[*sizes, *strings]):
+            _check_rows(path, batch, done)
+            here = slice(done, done + len(batch))
+            for name, values in numbers.items():
+                column = batch.column(name)
+                column = column.flatten() if name in _VECTORS else column
+                values[here] = column.to_numpy(zero_copy_only=False).reshape(values[here].shape)
+                if digest is not None:
+                    digest.numbers(name, values[here])
+            for name, texts in strings.items():
+                more = batch.column(name).to_pylist()
+                texts += more
+                if digest is not None:
+                    digest.texts(name, more)
+            done += len(batch)
+        if done != rows:
+            raise Sen2ProError(f"{path} is not a whole Parquet file: {done} rows where its end says {rows}")
     if metadata.get(_SINGLE) == "true":
-        shapes = {"mean": (-1,), "variance": (-1,), "coverage": ()}
-        arrays = {name: array.reshape(shapes[name]) for name, array in arrays.items()}
-    signature = Signature.from_json(metadata[_SIGNATURE]) if _SIGNATURE in metadata else None
-    return Stored(Gaussian(**arrays, signature=signature), ids, texts)
+        if rows != 1:
+            raise Sen2ProError(f"{path} says that it holds a single Gaussian, but has {rows} rows")
+        numbers = {name: values[0] for name, values in numbers.items()}
+    return numbers, strings, metadata
 
 
-def _read_parquet(path: Path) -> Stored:
+def _sizes(file: Any, path: Path) -> dict[str, int]:
+    """Return how many numbers each column has in a row, after a look at the types."""
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
-    try:
-        table = pq.read_table(path)
-    except (pa.ArrowInvalid, OSError) as error:
-        raise Sen2ProError(f"{path} is not a whole Parquet file: {error}") from None
-    for name in ("mean", "variance"):
-        if name not in table.column_names or not pa.types.is_fixed_size_list(table.schema.field(name).type):
+    schema, sizes = file.schema_arrow, {}
+    if len(set(schema.names)) < len(schema.names):
+        raise Sen2ProError(f"{path} has a column twice: {', '.join(schema.names)}")
+    for name in _VECTORS:
+        kind = schema.field(name).type if name in schema.names else None
+        if kind is None or not pa.types.is_fixed_size_list(kind):
             raise Sen2ProError(f"{path} has no column {name!r} of fixed-size lists; was it written by sen2pro?")
+        if kind.value_type not in (pa.float32(), pa.float64()):
+            raise Sen2ProError(f"{path}: the numbers of {name!r} must be float or double, not {kind.value_type}")
+        sizes[name] = kind.list_size
+    if sizes["mean"] != sizes["variance"]:
+        raise Sen2ProError(f"{path}: mean and variance have {sizes['mean']} and {sizes['variance']} dimensions")
+    if "coverage" in schema.names:
+        if schema.field("coverage").type not in (pa.float32(), pa.float64()):
+            raise Sen2ProError(f"{path}: coverage must be float or double, not {schema.field('coverage').type}")
+        sizes["coverage"] = 1
+    for name in _STRINGS:
+        if name in schema.names and schema.field(name).type not in (pa.string(), pa.large_string()):
+            raise Sen2ProError(f"{path}: the column {name!r} must hold texts, not {schema.field(name).type}")
+    return sizes
 
-    def matrix(name: str) -> Any:
-        size = table.schema.field(name).type.list_size
-        chunks = [chunk.flatten().to_numpy(zero_copy_only=False) for chunk in table.column(name).chunks]
-        return np.concatenate([np.empty(0, np.float32), *chunks]).reshape(-1, size)
 
-    def strings(name: str) -> list[str] | None:
-        return table.column(name).to_pylist() if name in table.column_names else None
-
-    metadata = {key.decode(): value.decode() for key, value in (table.schema.metadata or {}).items()}
-    arrays = {name: matrix(name) for name in ("mean", "variance")}
-    if "coverage" in table.column_names:
-        arrays["coverage"] = table.column("coverage").to_numpy()
-    return _stored(arrays, metadata, strings("id"), strings("text"))
+def _check_rows(path: Path, batch: Any, first: int) -> None:
+    """Refuse rows without a value, and vectors with one missing."""
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        missing = column.is_null().to_numpy(zero_copy_only=False)
+        if not missing.any() and name in _VECTORS and column.flatten().null_count:
+            inner = column.flatten().is_null().to_numpy(zero_copy_only=False)
+            missing = inner.reshape(len(column), -1).any(axis=1)
+        if missing.any():
+            raise Sen2ProError(f"{path}, row {first + int(missing.argmax()) + 1}: there is no {name}, or not all of it")
 
 
-def _read_tensors(path: Path) -> Stored:
-    from safetensors import SafetensorError, safe_open
+def _check_size(path: Path, rows: int, claimed: int) -> None:
+    """Refuse a small file that says it holds a great many numbers, before there is room made for them."""
+    if rows < 0:
+        raise Sen2ProError(f"{path} is not a whole Parquet file: its end says that it has {rows} rows")
+    size = path.stat().st_size
+    if claimed > _SMALL and claimed > _MOST_SHRUNK * size:
+        raise Sen2ProError(
+            f"{path} has {size:,} bytes but claims to hold {claimed:,} bytes of numbers; no file of Gaussians shrinks "
+            "that much"
+        )
 
-    try:
-        with safe_open(path, "numpy") as file:
-            missing = {"mean", "variance"} - set(file.keys())
-            if missing:
-                raise Sen2ProError(f"{path} has no tensor {sorted(missing)[0]!r}; was it written by sen2pro?")
-            names = {"mean", "variance", "coverage"} & set(file.keys())
-            return _stored({name: file.get_tensor(name) for name in names}, file.metadata() or {})
-    except SafetensorError as error:
-        raise Sen2ProError(f"{path} is not a whole safetensors file: {error}") from None
+
+def _read_tensors(path: Path, digest: ContentDigest | None) -> Content:
+    header = tensors.read_header(path)
+    missing = next((name for name in _VECTORS if name not in header.tensors), None)
+    if missing:
+        raise Sen2ProError(f"{path} has no tensor {missing!r}; was it written by sen2pro?")
+    shape = header.tensors["mean"].shape
+    if len(shape) not in (1, 2):
+        raise Sen2ProError(f"{path}: 'mean' must have 1 or 2 dimensions, but its shape is {list(shape)}")
+    expected = dict.fromkeys(_VECTORS, tensors.Expected("F32", len(shape)))
+    if "coverage" in header.tensors:
+        expected["coverage"] = tensors.Expected("F32", len(shape) - 1)
+    tensors.check(header, expected, str(path))
+    for name in expected:
+        wanted = shape if name in _VECTORS else shape[:-1]
+        if header.tensors[name].shape != wanted:
+            raise Sen2ProError(f"{path}: {name!r} has shape {list(header.tensors[name].shape)}, not {list(wanted)}")
+    numbers = tensors.read_arrays(path, expected, digest.numbers if digest else None)
+    return numbers, {}, header.metadata

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import reprlib
 import warnings
 from collections import Counter
 from typing import Any
@@ -11,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import DataConversionWarning
 
+from sen2pro.checks import as_array, check_text, shown
 from sen2pro.errors import Sen2ProError, some
 
 
@@ -31,19 +31,34 @@ def check_labels(labels: Any, rows: int) -> NDArray[Any]:
     other = next((row for row, kind in enumerate(kinds) if kind != kinds[0]), None)
     if other is not None:
         raise Sen2ProError(
-            f"labels of mixed types: row 0 has {kinds[0]} {found[0]!r}, row {other} has {kinds[other]} "
-            f"{found[other]!r}; turn all into texts or all into whole numbers"
+            f"labels of mixed types: row 0 has {kinds[0]} {shown(found[0])}, row {other} has {kinds[other]} "
+            f"{shown(found[other])}; turn all into texts or all into whole numbers"
         )
     unusable = next((row for row, kind in enumerate(kinds) if kind not in _KINDS), None)
     if unusable is not None:
         raise Sen2ProError(
             f"Unknown label type: row {unusable} has a {kinds[unusable]} as its label "
-            f"({reprlib.repr(found[unusable])}); labels are texts, whole numbers or truth values"
+            f"({shown(found[unusable])}); labels are texts, whole numbers or truth values"
         )
+    _refuse_lossy(found)
     return np.array(found)
 
 
+def _refuse_lossy(labels: list[Any]) -> None:
+    """Refuse labels, all of one kind, that an array would change: two of them might become the same."""
+    largest = _LARGEST_FLOAT if any(isinstance(label, float) for label in labels) else _LARGEST
+    for row, label in enumerate(labels):
+        if isinstance(label, str):
+            if "\0" in check_text(f"the label of row {row}", label):
+                raise Sen2ProError(f"the label of row {row} holds a NUL character: {shown(label)}; take it out")
+        elif not -largest <= label <= largest:
+            raise Sen2ProError(
+                f"the label of row {row} is too large a number: {shown(label)}; give such labels as texts"
+            )
+
+
 _KINDS = ("text", "whole number", "truth value")
+_LARGEST, _LARGEST_FLOAT = 2**63 - 1, 2**53  # up to which an int64 and a float hold every whole number
 
 
 def _as_list(labels: Any) -> list[Any]:
@@ -51,7 +66,7 @@ def _as_list(labels: Any) -> list[Any]:
         raise Sen2ProError("it requires y to be passed, but the target y is None: give a label for each sentence")
     if isinstance(labels, (str, bytes)) or not (hasattr(labels, "__len__") or hasattr(labels, "__array__")):
         raise Sen2ProError(f"give a list of labels, one for each sentence, not {type(labels).__name__}")
-    array = labels if isinstance(labels, (list, tuple)) else np.asarray(labels)
+    array = labels if isinstance(labels, (list, tuple)) else as_array("labels", labels)
     if isinstance(array, np.ndarray):
         if array.shape[1:] == (1,):
             warnings.warn(
@@ -73,7 +88,7 @@ def _is_missing(label: Any) -> bool:
         return bool(label != label)  # a number that is none
     except TypeError:  # pandas' NA will not say
         return True
-    except ValueError:  # an array, which is no label, but not a missing one
+    except Exception:  # an array or whatever else cannot be compared, which is no label, but not a missing one
         return False
 
 

@@ -16,6 +16,7 @@ from sen2pro.checks import SOURCES
 from sen2pro.classification.choosing import Choice
 from sen2pro.classification.features import FEATURES, Scaling
 from sen2pro.classification.heads import HEADS, Weights
+from sen2pro.classification.labels import check_labels
 from sen2pro.classification.loading import place, rebuilt, recipe
 from sen2pro.classification.training import FineTuning
 from sen2pro.errors import Sen2ProError
@@ -203,8 +204,10 @@ def _check_config(config: Any, place: str) -> None:
             f"or install sen2pro {config.get('version', 'of its time')}"
         )
     _CONFIG(config, place)
-    if len(config["classes"]) < 2 or len(set(config["classes"])) < len(config["classes"]):
+    classes = config["classes"]
+    if len(classes) < 2 or len(set(classes)) < len(classes):
         raise Sen2ProError(f"{place}: 'classes' must be at least two, each once")
+    check_labels(classes, len(classes))
 
 
 def _check_shapes(config: Mapping[str, Any], numbers: Mapping[str, Array64], folder: Path) -> None:

@@ -6,7 +6,7 @@ The format is an 8-byte length, a JSON header, then the raw numbers.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from sen2pro.errors import Sen2ProError
 
+_PIECE = 1 << 15  # numbers that are read at once: they still lie in the cache when they are looked at
 _TYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BOOL": "|b1", "I64": "<i8"}
 
 
@@ -81,25 +82,39 @@ def read(path: str | Path, expected: Mapping[str, Expected]) -> dict[str, NDArra
     """Read the tensors that are expected, after a look at the header; those of floats must be finite."""
     path = Path(path)
     check(read_header(path), expected, str(path))
-    arrays = read_arrays(path, list(expected))
+    arrays = read_arrays(path, expected)
     for name, array in arrays.items():
         if array.dtype.kind == "f" and not np.isfinite(array).all():
             raise Sen2ProError(f"{path}: {name!r} holds numbers that are not finite")
     return arrays
 
 
-def read_arrays(path: str | Path, names: list[str]) -> dict[str, NDArray[Any]]:
-    """Read tensors into arrays of one's own, each in one piece: no more memory than the numbers take."""
+def read_arrays(
+    path: str | Path, names: Iterable[str], seen: Callable[[str, NDArray[Any]], None] | None = None
+) -> dict[str, NDArray[Any]]:
+    """Read tensors into arrays of one's own: no more memory than the numbers take.
+
+    Parameters
+    ----------
+    path, names
+        A file whose header was read before, and what is wanted of it.
+    seen
+        Is called with each piece that was read, while it lies in the cache.
+    """
     path = Path(path)
-    with path.open("rb") as file:
+    with path.open("rb", buffering=0) as file:
         start = 8 + int.from_bytes(file.read(8), "little")
         header = json.loads(file.read(start - 8))  # safetensors has read it before, so it is whole
         arrays = {}
         for name in names:
             about = header[name]
-            array = np.empty(about["shape"], _TYPES[about["dtype"]])
+            arrays[name] = np.empty(about["shape"], _TYPES[about["dtype"]])
+            flat = arrays[name].reshape(-1)
             file.seek(start + about["data_offsets"][0])
-            if file.readinto(array.reshape(-1).view(np.uint8).data) != array.nbytes:
-                raise Sen2ProError(f"{path} ended in the middle of {name!r}; was it changed while it was read?")
-            arrays[name] = array
+            for first in range(0, flat.size, _PIECE):
+                piece = flat[first : first + _PIECE]
+                if file.readinto(piece.view(np.uint8).data) != piece.nbytes:
+                    raise Sen2ProError(f"{path} ended in the middle of {name!r}; was it changed while it was read?")
+                if seen is not None:
+                    seen(name, piece)
     return arrays

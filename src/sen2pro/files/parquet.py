@@ -1,0 +1,31 @@
+"""Open a Parquet file that somebody else may have written: whatever pyarrow says of it becomes one clear error."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from sen2pro.errors import Sen2ProError
+
+
+@contextmanager
+def opened(path: str | Path, **options: Any) -> Iterator[Any]:
+    """Give a `pyarrow.parquet.ParquetFile` whose pages are checked against their checksums as they are read."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        with pq.ParquetFile(path, page_checksum_verification=True, **options) as file:
+            yield file
+    except Sen2ProError:
+        raise
+    except (pa.ArrowException, OSError, UnicodeDecodeError, OverflowError, MemoryError) as error:
+        if isinstance(error, FileNotFoundError):
+            raise Sen2ProError(f"there is no file {path}") from None
+        raise Sen2ProError(f"{path} is not a whole Parquet file: {_first_line(error)}") from None
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]
