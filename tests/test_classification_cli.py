@@ -2,6 +2,7 @@
 
 import csv
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -183,7 +184,7 @@ def test_an_evaluation_goes_by_chunks_and_reads_pipes(trained, tmp_path, monkeyp
     assert sizes == [3, 3, 3, 1]
     for content, expected in ((data.read_text(), whole), ("text,label\na man,cats\n", "line 2: label 'cats'")):
         pipe = tmp_path / f"pipe{len(content)}.csv"
-        classify.os.mkfifo(pipe)
+        os.mkfifo(pipe)
         writer = threading.Thread(target=pipe.write_text, args=(content,))
         writer.start()
         assert expected in run("evaluate", trained, pipe)[1]

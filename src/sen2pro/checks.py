@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import reprlib
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from numbers import Integral, Real
@@ -11,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sen2pro.errors import Sen2ProError, has_surrogates
+from sen2pro.errors import Sen2ProError, has_surrogates, shown
 
 SOURCES = ("model", "data")
 MOST_SAMPLES = 100_000  # of a sentence and source: hours of forward passes; beyond it a number is a slip of the hand
@@ -19,20 +18,6 @@ _SEED_BITS = 128  # what a numpy SeedSequence has; there is no use in more
 _LEAST_RATE = 1e-5  # dropout draws 16 bits an entry: what is closer to 0 or 1 would drop nothing, or everything
 _AXES = ("row", "dimension")  # of means and variances
 _UNSEEN = frozenset(("Cc", "Cf", "Zl", "Zp", "Zs"))  # Unicode categories: control, format (zero width), white space
-_SHORT = reprlib.Repr()
-_SHORT.maxstring = _SHORT.maxother = 100
-
-
-def shown(value: Any) -> str:
-    """Return a value as an error message shows it: short, and also where it has no repr.
-
-    >>> shown(list(range(1000))), shown("text")
-    ('[0, 1, 2, 3, 4, 5, ...]', "'text'")
-    """
-    try:
-        return _SHORT.repr(value)
-    except Exception:  # whatever a stranger's repr raises; Python's own does for a number of thousands of digits
-        return f"<{type(value).__name__}>"
 
 
 def is_whole(value: Any) -> bool:

@@ -14,13 +14,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sen2pro.errors import Sen2ProError, one_of
+from sen2pro.checks import check_text, share
+from sen2pro.errors import Sen2ProError, one_of, shown
 from sen2pro.gaussian import Array, Array64, Gaussian, floored
 from sen2pro.signature import check_comparable
 
 _BLOCK = 1024  # rows and columns of an all-pairs table that are worked on at once
 _BLOCK_NUMBERS = 1 << 22  # of a broadcast block
 _RESULTANT_EXPONENT = 0.75
+_LARGEST_SUM = float(np.finfo(np.float32).max) / 2  # that float32 is trusted with
 _TILE, _TILE_NUMBERS = 256, 1 << 20  # columns of an L1 tile, and numbers in its buffer
 
 
@@ -64,8 +66,13 @@ class _AllPairs:
 
     @staticmethod
     def l1(x: NDArray[Any], y: NDArray[Any]) -> Array64:
-        """In float32, like the numbers it is of: by faiss where it is there, else in tiles that stay in the cache."""
-        if _faiss_may_help():
+        """In float32, like the numbers it is of: by faiss where it is there, else in tiles that stay in the cache.
+
+        Numbers so large that a sum could leave float32's range are summed in float64.
+        """
+        largest = max(float(np.abs(v).max(initial=0)) for v in (x, y))
+        large = 2 * largest * x.shape[1] > _LARGEST_SUM
+        if _faiss_may_help() and not large:
             import faiss
 
             found = faiss.pairwise_distances(
@@ -74,12 +81,13 @@ class _AllPairs:
             return np.asarray(found, np.float64)
         import torch
 
-        left, right = (torch.tensor(v, dtype=torch.float32) for v in (x, y))
-        result = torch.empty(len(x), len(y))
+        dtype = torch.float64 if large else torch.float32
+        left, right = (torch.tensor(v, dtype=dtype) for v in (x, y))
+        result = torch.empty(len(x), len(y), dtype=dtype)
         for first in range(0, len(y), _TILE):
             columns = right[first : first + _TILE]
             step = max(1, _TILE_NUMBERS // max(1, columns.numel()))
-            buffer = torch.empty(step, *columns.shape)
+            buffer = torch.empty(step, *columns.shape, dtype=dtype)
             for start in range(0, len(x), step):
                 rows = left[start : start + step, None]
                 difference = torch.sub(rows, columns, out=buffer[: len(rows)]).abs_()
@@ -127,7 +135,7 @@ def _sen2pro(a: Gaussian, b: Gaussian, sums: Sums, alpha: float | str) -> Array6
         smaller = np.minimum(variances, means)
         weight = np.where(means > 0, smaller / np.where(means > 0, means, 1), 1.0)
     else:
-        weight = np.full((), float(alpha))
+        weight = np.full((), alpha)
     return np.asarray((1 - weight) * means + weight * variances)
 
 
@@ -225,6 +233,11 @@ def distance(a: Gaussian, b: Gaussian, metric: str = "sen2pro", *, alpha: float 
     alpha
         Weight of the variances in Eq. 6: a number in [0, 1] or `"ratio"`, L1(variances)/L1(means) of each pair.
 
+    Returns
+    -------
+    distances
+        Never NaN; inf where a distance is above float32's range (3.4e38), which takes means or variances as large.
+
     Examples
     --------
     >>> g = Gaussian(mean=[[0.0, 0.0], [3.0, 4.0]], variance=[[1.0, 1.0], [1.0, 1.0]])
@@ -232,13 +245,13 @@ def distance(a: Gaussian, b: Gaussian, metric: str = "sen2pro", *, alpha: float 
     array([[0., 5.],
            [5., 0.]], dtype=float32)
     """
-    _check(a, b, metric, alpha)
+    alpha = _check(a, b, metric, alpha)
     a, b = _batch(a), _batch(b)
     result = np.empty((len(a), len(b)), np.float32)
     for row in range(0, len(a), _BLOCK):
         for column in range(0, len(b), _BLOCK):
             rows, columns = slice(row, row + _BLOCK), slice(column, column + _BLOCK)
-            result[rows, columns] = _METRICS[metric](a[rows], b[columns], _AllPairs, alpha)
+            result[rows, columns] = _single(_METRICS[metric](a[rows], b[columns], _AllPairs, alpha))
     return result
 
 
@@ -249,30 +262,37 @@ def distance_pairwise(a: Gaussian, b: Gaussian, metric: str = "sen2pro", *, alph
     >>> distance_pairwise(a, b, alpha=0.5)  # 0.5 * (1 + 3) + 0.5 * (0 + 1)
     array([2.5], dtype=float32)
     """
-    _check(a, b, metric, alpha)
+    alpha = _check(a, b, metric, alpha)
     a, b = _batch(a), _batch(b)
     if len(a) != len(b):
         raise Sen2ProError(f"pairs need as many Gaussians on both sides, not {len(a)} and {len(b)}")
-    return _METRICS[metric](a, b, _Pairwise, alpha).astype(np.float32)
+    return _single(_METRICS[metric](a, b, _Pairwise, alpha))
+
+
+def _single(distances: Array64) -> Array:
+    """Round to float32; what is above its range becomes inf."""
+    with np.errstate(over="ignore"):
+        return distances.astype(np.float32)
 
 
 def _batch(gaussian: Gaussian) -> Gaussian:
     return gaussian if gaussian.mean.ndim == 2 else Gaussian.concatenate([gaussian])
 
 
-def _check(a: Gaussian, b: Gaussian, metric: str, alpha: float | str) -> None:
-    one_of("metric", metric, METRICS)
+def _check(a: Any, b: Any, metric: Any, alpha: Any) -> float | str:
+    """Refuse what cannot be compared; return alpha in its one form."""
+    one_of("metric", check_text("metric", metric), METRICS)
     for gaussian in (a, b):
         if not isinstance(gaussian, Gaussian):
             raise Sen2ProError(
                 f"distances are between Gaussians, as encode returns them, not {type(gaussian).__name__}"
             )
-    if alpha != "ratio" and metric != "sen2pro":
+    weight = one_of("alpha", alpha, ["ratio"]) if isinstance(alpha, str) else share(alpha)
+    if weight is None:
+        raise Sen2ProError(f"alpha must be a number between 0 and 1 or 'ratio', not {shown(alpha)}")
+    if weight != "ratio" and metric != "sen2pro":
         raise Sen2ProError(f"alpha belongs to the metric 'sen2pro'; {metric!r} has none")
-    if isinstance(alpha, str):
-        one_of("alpha", alpha, ["ratio"])
-    elif not 0 <= alpha <= 1:
-        raise Sen2ProError(f"alpha must be a number between 0 and 1 or 'ratio', not {alpha!r}")
     if a.dim != b.dim:
         raise Sen2ProError(f"cannot compare Gaussians of {a.dim} and {b.dim} dimensions")
     check_comparable(a.signature, b.signature)
+    return weight

@@ -9,25 +9,30 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sen2pro import __version__
-from sen2pro.errors import Sen2ProError
+from sen2pro.checks import MOST_SAMPLES, check_whole, share
+from sen2pro.errors import Sen2ProError, shown
 from sen2pro.gaussian import Array, Array64, floored
 from sen2pro.head import TRANSFORMS, Coverage, Head, Linear, States, basis, space_of
 from sen2pro.progress import Show, progress
-from sen2pro.shrinkage import Strength, dof_of_noise, log_bias, polygamma
+from sen2pro.shrinkage import Strength, dof_of_noise, log_bias
 
 if TYPE_CHECKING:
     from sen2pro.model import Sen2Pro
+
+Rows = NDArray[np.int64]  # which sentences
 
 _PENALTIES = (0.0, *np.geomspace(1, 1e6, 13), np.inf)
 _KEPT = 0.97  # of the gain of all components, when the least useful ones are dropped
 _AXES = 64
 _AT_LEAST = 200  # sentences
+_FLOOR = 1e-4  # of a dimension's average variance: a smaller one is a lack of samples
+_SURE = 0.25  # standard error of an R2 that is still reported
 
 
 @dataclass
@@ -59,10 +64,10 @@ def learn(model: Sen2Pro, texts: list[str], samples: int, held_out: float, batch
         raise Sen2ProError(
             f"a head is fitted on at least {_AT_LEAST} different sentences, better thousands, not {len(texts)}"
         )
-    if samples < 6:
-        raise Sen2ProError(f"a head learns from at least 6 samples a sentence, not {samples}")
-    if not 0.05 <= held_out <= 0.5:
-        raise Sen2ProError(f"held_out must be between 0.05 and 0.5, not {held_out!r}")
+    samples = check_whole("samples", samples, 6, MOST_SAMPLES)
+    out = share(held_out)
+    if out is None or not 0.05 <= out <= 0.5:
+        raise Sen2ProError(f"held_out must be between 0.05 and 0.5, not {shown(held_out)}")
     prompt = model.encoder.prompt(None, None)
     counts = dict.fromkeys(model.sources, samples - samples % 2)
     teachers = {name: Teacher.empty(len(texts), model.dim, counts[name]) for name in model.sources}
@@ -74,7 +79,7 @@ def learn(model: Sen2Pro, texts: list[str], samples: int, held_out: float, batch
                 drawn[source][index, number] = vectors
             for name, array in drawn.items():
                 teachers[name].put(slice(start, start + len(part)), array)
-    return fit_for(model, texts, teachers, prompt=prompt, held_out=held_out, batch_size=batch_size)
+    return fit_for(model, texts, teachers, prompt=prompt, held_out=out, batch_size=batch_size)
 
 
 def fit_for(
@@ -215,8 +220,9 @@ def fit(
         found: dict[tuple[str, str], tuple[float, Array64]] = {}
         for name, ridge in ridges.items():
             for transform in TRANSFORMS:
-                linear, _ = ridge.fit(lesson.targets(transform)[rest], candidates[name], transform)
-                predicted = lesson.variances(transform, linear(_rows(states, held), tried))
+                linear, out = ridge.fit(lesson.targets(transform)[rest], candidates[name], transform)
+                scale = lesson.scale(lesson.variances(transform, out), rest)
+                predicted = scale * lesson.variances(transform, linear(_rows(states, held), tried))
                 found[name, transform] = lesson.deviance(predicted, held), predicted
         choices[source, "variance"] = best = min(found, key=lambda choice: found[choice][0])
         predicted = found[best][1]
@@ -227,7 +233,7 @@ def fit(
             shifts[name] = float(((shift - lesson.shift[held]) ** 2).mean()), shift
         name = min(shifts, key=lambda choice: shifts[choice][0])
         choices[source, "shift"] = name, ""
-        quality[source] = lesson.quality(predicted, shifts[name][1], held)
+        quality[source] = lesson.quality(predicted, shifts[name][1], held, rest)
 
     coverage = _coverage(states, list(candidates.values())[-1] or (), rest, held)
     whole = {
@@ -238,8 +244,7 @@ def fit(
         name, transform = choices[source, "variance"]
         linear, out = whole[name].fit(lesson.targets(transform), candidates[name], transform)
         predicted = lesson.variances(transform, out)
-        # Logarithms of few samples with heavy tails are too small; totals of a sentence are right on average.
-        scale = float((lesson.variance.sum(axis=1) / predicted.sum(axis=1)).mean())
+        scale = lesson.scale(predicted, slice(None))
         parts["variances"][source] = lesson.spread(linear, scale)
         parts["strengths"][source] = lesson.strength(np.log(scale * predicted))
         name, _ = choices[source, "shift"]
@@ -251,32 +256,48 @@ def fit(
 
 
 class _Lesson:
-    """The targets of one kind of uncertainty, with the noise of the samples taken out of what is said about them."""
+    """The targets of one kind of uncertainty, and how good a prediction of them is, without the noise of the samples.
+
+    The noise of few samples is larger than what is measured, so it is never estimated and subtracted. A prediction and
+    a constant are compared on the same samples, whose noise is in both errors and cancels. A squared error is the
+    product of the errors against either half of the samples, whose noise is independent and averages to 0.
+    """
 
     def __init__(self, samples: Teacher, plain: Array) -> None:
         self.samples = samples
         self.shift = samples.mean.astype(np.float64) - plain
         self.live = samples.variance.max(axis=0) > 1e-8 * samples.variance.mean()
-        self.variance = floored(samples.variance)[:, self.live]
-        self.halves = [floored(half)[:, self.live] for half in samples.halves]
+        # Samples of a short sentence may all be the same; how small its variance is cannot be known from them.
+        floor = np.maximum(_FLOOR * samples.variance.mean(axis=0, dtype=np.float64), 1e-30)
+        full, *halves = (np.maximum(array, floor)[:, self.live] for array in (samples.variance, *samples.halves))
+        self.variance, self.halves = full, halves
         self.dof, self.half_dof = samples.count - 1, samples.count // 2 - 1
 
     def targets(self, transform: str) -> Array64:
-        """Return transformed variances, without the bias that the transform of a noisy variance has.
+        """Return transformed variances, without the bias that the transform of a noisy variance has."""
+        return self._unbiased(*(TRANSFORMS[transform][0](array) for array in (self.variance, *self.halves)))[0]
+
+    def _unbiased(self, full: Array64, first: Array64, second: Array64) -> tuple[Array64, Array64, Array64]:
+        """Return what all samples and either half of them say, (n, q) each, without the bias of each column.
 
         The bias falls with the degrees of freedom; the samples and either half of them give its size.
         """
-        to, _ = TRANSFORMS[transform]
-        full = to(self.variance)
-        halves = (to(self.halves[0]) + to(self.halves[1])) / 2
+        gap = (full - (first + second) / 2).mean(axis=0)
         ratio = log_bias(self.dof) / (log_bias(self.half_dof) - log_bias(self.dof))
-        return np.asarray(full + (full - halves).mean(axis=0) * ratio)
+        return full + gap * ratio, first + gap * (1 + ratio), second + gap * (1 + ratio)
+
+    def scale(self, predicted: Array64, rows: Rows | slice) -> float:
+        """Return the factor that makes the predicted totals of sentences right on average.
+
+        Logarithms of few samples with heavy tails are too small; totals are not.
+        """
+        return float((self.variance[rows].sum(axis=1) / predicted.sum(axis=1)).mean())
 
     def variances(self, transform: str, predicted: Array64) -> Array64:
         """Return predictions for the live dimensions as variances, with a floor."""
         return floored(TRANSFORMS[transform][1](predicted))
 
-    def deviance(self, predicted: Array64, rows: NDArray[np.int64]) -> float:
+    def deviance(self, predicted: Array64, rows: Rows) -> float:
         """Return the loss whose minimum is the true variance, whatever the distribution of the samples."""
         return float((np.log(predicted) + self.variance[rows] / predicted).mean())
 
@@ -293,51 +314,85 @@ class _Lesson:
             linear.layers, terms.astype(np.float32), linear.states, directions.astype(np.float32), linear.transform
         )
 
-    @property
-    def _noise_of_half(self) -> float:
-        return float((np.log(self.halves[0] / self.halves[1]) ** 2).mean() / 2)
-
     def strength(self, predicted: Array64) -> Strength:
-        """Estimate what prediction and samples are worth from out-of-sample predictions of log-variances."""
-        efficiency = dof_of_noise(self._noise_of_half) / self.half_dof
-        logs, halves = np.log(self.variance), [np.log(half) for half in self.halves]
+        """Estimate what prediction and samples are worth from out-of-sample predictions of log-variances.
+
+        An error that is smaller than its own standard error is not known; its standard error is taken instead.
+        """
+        logs = [np.log(array) for array in (self.variance, *self.halves)]
         gap = log_bias(self.half_dof) - log_bias(self.dof)
-        bias = float((logs - (halves[0] + halves[1]) / 2).mean() / gap)
-        level_noise = float(((halves[0] - halves[1]).mean(axis=1) ** 2).mean() / 2 * self.half_dof)
-        excess = logs + bias * log_bias(self.dof) - predicted
-        levels = excess.mean(axis=1, keepdims=True)
-        level = max(float((levels**2).mean()) - level_noise / self.dof, 0.0)
-        beyond = float(((excess - levels) ** 2).mean()) - polygamma(1, efficiency * self.dof / 2)
+        bias = float((logs[0] - (logs[1] + logs[2]) / 2).mean() / gap)
+        full, first, second = (log - predicted for log in self._unbiased(*logs))
+        level, one, other = (error.mean(axis=1, keepdims=True) for error in (full, first, second))
         return Strength(
-            dof=dof_of_noise(beyond), efficiency=efficiency, bias=bias, level=level, level_noise=level_noise
+            dof=dof_of_noise(max(_Average.of((first - one) * (second - other)))),
+            efficiency=dof_of_noise(float((full**2 - first * second).mean())) / self.dof,
+            bias=bias,
+            level=max(_Average.of(one * other)),
+            level_noise=max(float((level**2 - one * other).mean()), 0.0) * self.dof,
         )
 
-    def quality(self, variance: Array64, shift: Array64, rows: NDArray[np.int64]) -> dict[str, float]:
-        """Return R2 on held-out sentences, corrected for the noise of their own samples."""
-        log, truth = np.log(variance), self.targets("log")[rows]
-        noise = polygamma(1, dof_of_noise(self._noise_of_half) / self.half_dof * self.dof / 2)
-        error, spread = ((log - truth) ** 2).mean() - noise, truth.var(axis=0).mean() - noise
-        totals, true_totals = np.log(variance.sum(axis=1)), np.log(self.variance[rows].sum(axis=1))
-        one, other = (np.log(half[rows].sum(axis=1)) for half in self.halves)
-        total_noise = ((one - other) ** 2).mean() / 2 * self.half_dof / self.dof
-        shift_noise = (self.samples.variance[rows] / self.samples.count).mean()
-        true_shift = self.shift[rows]
-        shift_error = ((shift - true_shift) ** 2).mean() - shift_noise
-        total_error = ((totals - true_totals) ** 2).mean() - total_noise
-        found = {
-            "variance per dimension": 1 - error / spread,
-            "total variance": 1 - total_error / (true_totals.var() - total_noise),
-            "shift of the mean": 1 - shift_error / ((true_shift**2).mean() - shift_noise),
+    def quality(self, variance: Array64, shift: Array64, held: Rows, rest: Rows) -> dict[str, float]:
+        """Return R2 on the sentences held out; NaN where the samples are too few to know it.
+
+        R2 is the share of a constant's error that the prediction saves. The constant is the average of the sentences
+        that were fitted on, just as the prediction was; for the shift, it is no shift.
+        """
+        variances = [self.variance, *self.halves]
+        totals = [array.sum(axis=1, keepdims=True) for array in variances]
+        truth, noise = self.shift[held], self.samples.variance[held] / self.samples.count
+        return {
+            "variance per dimension": self._explained(variance, variances, held, rest),
+            "total variance": self._explained(variance.sum(axis=1, keepdims=True), totals, held, rest),
+            "shift of the mean": _share(truth**2 - (shift - truth) ** 2, truth**2 - noise),
         }
-        return {name: float(min(value, 1.0)) for name, value in found.items()}  # taking noise off can overshoot
+
+    def _explained(self, predicted: Array64, variances: list[Array64], held: Rows, rest: Rows) -> float:
+        full, *halves = self._unbiased(*map(np.log, variances))
+        constant = full[rest].mean(axis=0)
+        truth, first, second = full[held], halves[0][held], halves[1][held]
+        saved = (constant - truth) ** 2 - (np.log(predicted) - truth) ** 2
+        return _share(saved, (constant - first) * (constant - second))
 
 
-def _rows(states: States, rows: NDArray[np.int64]) -> States:
+class _Average(NamedTuple):
+    """An average over sentences, and its standard error."""
+
+    value: float
+    error: float
+
+    @classmethod
+    def of(cls, array: Array64) -> _Average:
+        """Average (n, q); the columns of a row are not independent, so they count as one."""
+        rows = array.mean(axis=1)
+        return cls(float(rows.mean()), float(rows.std(ddof=1) / np.sqrt(len(rows))))
+
+
+def _share(saved: Array64, whole: Array64) -> float:
+    """Return the average of `saved` as a share of the average of `whole`, both (n, q).
+
+    A share with a standard error above 0.25 is not known, and is NaN. But if the average of `saved` is below 0 by more
+    than its standard error, the share is below 0 too, however little is known of `whole`: then the result is the share
+    nearest to 0 that `whole` allows for.
+
+    >>> noise = np.random.default_rng(0).normal(size=(50, 1))
+    >>> saved = np.full((50, 1), 0.5)
+    >>> round(_share(saved, noise / 10 + 1), 1), _share(saved, noise), _share(-saved, noise) < 0
+    (0.5, nan, True)
+    """
+    gain, of = _Average.of(saved), _Average.of(whole)
+    share = gain.value / max(of.value, 1e-30)
+    if _Average.of(saved - share * whole).error < _SURE * of.value:
+        return min(share, 1.0)  # two estimates, so their quotient can overshoot
+    return gain.value / max(of.value + 2 * of.error, 1e-30) if gain.value < -gain.error else float("nan")
+
+
+def _rows(states: States, rows: Rows) -> States:
     layers = {i: array[rows] for i, array in states.layers.items()}
     return States(states.vectors[rows], layers, states.tokens[rows], states.words[rows])
 
 
-def _coverage(states: States, layers: tuple[int, ...], rest: NDArray[np.int64], held: NDArray[np.int64]) -> Coverage:
+def _coverage(states: States, layers: tuple[int, ...], rest: Rows, held: Rows) -> Coverage:
     z = np.concatenate([states.features(layers), states.scalars()], axis=1)[rest]
     centre, scale = z.mean(axis=0), z.std(axis=0) + 1e-9
     z = (z - centre) / scale

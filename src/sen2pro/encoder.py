@@ -17,6 +17,7 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, nn
 
+from sen2pro.checks import check_text
 from sen2pro.errors import Sen2ProError, TruncationWarning, one_of
 from sen2pro.loading import load, with_dropout_modules
 from sen2pro.packing import PACKED, Layout, register
@@ -133,9 +134,9 @@ class Encoder:
     def prompt(self, prompt: str | None, prompt_name: str | None) -> str:
         """Return the text to put before each sentence, as sentence-transformers would choose it."""
         if prompt is not None:
-            return prompt
+            return check_text("prompt", prompt)
         if prompt_name is not None:
-            one_of("prompt_name", prompt_name, self.prompts)
+            one_of("prompt_name", check_text("prompt_name", prompt_name), self.prompts)
         name = prompt_name or self.default_prompt_name
         return (self.prompts.get(name) or "") if name else ""
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from typing import Any
+
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxother = 100
 
 
 class Sen2ProError(ValueError):
@@ -31,6 +35,18 @@ class TruncationWarning(Sen2ProWarning):
         )
 
 
+def shown(value: Any) -> str:
+    """Return a value as an error message shows it: short, and also where it has no repr.
+
+    >>> shown(list(range(1000))), shown("text")
+    ('[0, 1, 2, 3, 4, 5, ...]', "'text'")
+    """
+    try:
+        return _SHORT.repr(value)
+    except Exception:  # whatever a stranger's repr raises; Python's own does for a number of thousands of digits
+        return f"<{type(value).__name__}>"
+
+
 def one_of(name: str, value: str, allowed: Iterable[str]) -> str:
     """Return `value` if it is allowed, else raise an error that names the nearest allowed one.
 
@@ -39,11 +55,11 @@ def one_of(name: str, value: str, allowed: Iterable[str]) -> str:
     sen2pro.errors.Sen2ProError: unknown uncertainty 'modle'; did you mean 'model'? It is one of: both, model, data
     """
     allowed = list(allowed)
-    if value in allowed:
-        return value
-    near = get_close_matches(str(value), allowed, n=1, cutoff=0.5)
+    if isinstance(value, str) and value in allowed:
+        return str(value)
+    near = get_close_matches(value, allowed, n=1, cutoff=0.5) if isinstance(value, str) else []
     hint = f"; did you mean {near[0]!r}?" if near else "."
-    raise Sen2ProError(f"unknown {name} {value!r}{hint} It is one of: {', '.join(allowed)}")
+    raise Sen2ProError(f"unknown {name} {shown(value)}{hint} It is one of: {', '.join(allowed)}")
 
 
 def some(names: Sequence[Any], most: int = 10) -> str:

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sen2pro.errors import Sen2ProError, one_of
+from sen2pro.checks import check_numbers, check_text
+from sen2pro.errors import Sen2ProError, one_of, shown
 from sen2pro.gaussian import Array64
 from sen2pro.shrinkage import shrunk_to_batch
 
@@ -44,14 +45,14 @@ def estimate(samples: NDArray[Any], estimator: str = "diagonal") -> tuple[Array6
     array([[1., 1.],
            [1., 1.]])
     """
-    band = re.fullmatch(r"banded\((\d+)\)", estimator)
+    band = re.fullmatch(r"banded\(([0-9]{1,9})\)", check_text("estimator", estimator))
     if not band:
+        if estimator.startswith("banded("):
+            raise Sen2ProError(f"give the number of bands, for instance 'banded(3)', not {shown(estimator)}")
         one_of("estimator", estimator, ESTIMATORS)
-        if estimator == "banded(b)":
-            raise Sen2ProError("give the number of bands, for instance 'banded(3)'")
-    samples = np.asarray(samples)
-    if samples.ndim < 2 or samples.shape[-2] == 0:
-        raise Sen2ProError(f"samples must have shape (..., N, k) with N > 0, not {samples.shape}")
+    samples = check_numbers("samples", samples, axes=("sentence", "sample", "dimension"))
+    if samples.ndim < 2 or 0 in samples.shape[-2:]:
+        raise Sen2ProError(f"samples must have shape (..., N, k) with N > 0 and k > 0, not {samples.shape}")
     shifted, mean = _centred(samples)
     if estimator in ("diagonal", "banded(0)"):
         return mean, np.asarray((shifted**2).mean(axis=-2))
@@ -124,7 +125,7 @@ def combine(
     `individual` averages the estimates, `unified` pools the samples. (The paper writes the pool as an intersection of
     two sets of samples, which is always empty; the union is what can be meant.) One estimate alone stays as it is.
     """
-    one_of("combine", how, COMBINATIONS)
+    one_of("combine", check_text("combine", how), COMBINATIONS)
     weights = np.ones(len(counts)) if how == "individual" else np.asarray(counts, np.float64)
     weights = weights / weights.sum()
     mean = sum((w * m for w, (m, _) in zip(weights, estimates, strict=True)), np.zeros(()))

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sen2pro.checks import check_numbers, check_seed, check_whole, listed, place, shown
-from sen2pro.errors import Sen2ProError
+from sen2pro.checks import check_numbers, check_seed, check_whole, listed, place
+from sen2pro.errors import Sen2ProError, shown
 from sen2pro.signature import Signature, merged
 
 Array = NDArray[np.float32]

@@ -155,6 +155,11 @@ def on_sphere(mean: Array64, variance: Array64) -> Array64:
     return np.asarray(mean * length / np.maximum(np.linalg.norm(mean, axis=-1, keepdims=True), 1e-12))
 
 
+def _figure(value: float) -> str:
+    """Print an R2; how far it is below 0 says little, since it is a share of what may be next to nothing."""
+    return "unknown" if np.isnan(value) else "below 0" if value < 0 else f"{value:.2f}"
+
+
 class Prediction(NamedTuple):
     """What a head says of one kind of uncertainty."""
 
@@ -177,7 +182,7 @@ class Head:
     space: dict[str, str]
     corpus: dict[str, Any]  # hash, size
     teacher: dict[str, Any]  # samples, seed, prompt, version
-    quality: dict[str, dict[str, float]]
+    quality: dict[str, dict[str, float]]  # R2 on held-out sentences; NaN: unknown, below 0: worse than a constant
     shifts: dict[str, Linear]
     variances: dict[str, Linear]
     errors: dict[str, Array]  # variance of the shift's error, (k,)
@@ -191,15 +196,15 @@ class Head:
         return tuple(self.variances)
 
     @property
-    def layers(self) -> tuple[int, ...]:
-        """The hidden states that it reads."""
-        maps: list[Linear | Coverage] = [*self.shifts.values(), *self.variances.values(), self.coverage]
-        return tuple(sorted({i for linear in maps for i in linear.layers or ()}))
-    @property
     def dim(self) -> int:
         """The number of dimensions of the Gaussians that it predicts."""
         return len(next(iter(self.live.values())))
 
+    @property
+    def layers(self) -> tuple[int, ...]:
+        """The hidden states that it reads."""
+        maps: list[Linear | Coverage] = [*self.shifts.values(), *self.variances.values(), self.coverage]
+        return tuple(sorted({i for linear in maps for i in linear.layers or ()}))
 
     @cached_property
     def hash(self) -> str:
@@ -218,9 +223,37 @@ class Head:
         """Say how good the head is on sentences that it was not fitted on, in a few lines."""
         lines = [f"{self}", "R2 on held-out sentences, the noise of their own samples taken out:"]
         for source, found in self.quality.items():
-            figures = ", ".join(f"{name} {value:.2f}" for name, value in found.items())
-            lines.append(f"  {source:5s} {figures}; worth {self.strengths[source].dof:.0f} samples a dimension")
-        return "\n".join(lines)
+            figures = ", ".join(f"{name} {_figure(value)}" for name, value in found.items())
+            lines.append(f"  {source:5s} {figures}; worth {self.strengths[source].samples:.0f} samples")
+        if any(np.isnan(value) for found in self.quality.values() for value in found.values()):
+            lines.append(f"unknown: cannot be told from {self._taught()}")
+        return "\n".join([*lines, *([self.flaw] if self.flaw else [])])
+
+    @property
+    def flaw(self) -> str:
+        """What is wrong with a head that is worse than a constant, and what to do; empty for any other.
+
+        A constant gives all sentences the same variances, the average of those that the head was fitted on. A head is
+        worse if its error on the held-out sentences is the larger one, in the variance per dimension or in the total
+        variance, of any kind of uncertainty: an R2 below 0. Both errors are measured against the same samples, so the
+        noise of the samples cancels, and the sign of R2 is often known where its size is not: if the head's error is
+        larger by more than the standard error of the difference. An R2 that is known to 0.25 counts by its sign
+        alone, so chance decides only about heads with an R2 near 0, which are of little use anyway.
+        """
+        worse = {
+            source: [name for name, value in found.items() if "variance" in name and value < 0]
+            for source, found in self.quality.items()
+        }
+        where = "; ".join(f"{source}: {', '.join(names)}" for source, names in worse.items() if names)
+        if not where:
+            return ""
+        return (
+            "this head is worse than a constant: the same variances for every sentence would be nearer to those of "
+            f"many samples ({where}); fit a head on more sentences, or more samples, than {self._taught()}"
+        )
+
+    def _taught(self) -> str:
+        return f"{self.corpus['size']} sentences with {self.teacher['samples']} samples each"
 
     def predict(self, states: States, source: str) -> Prediction:
         """Return shift and variance of each sentence."""
@@ -313,29 +346,6 @@ class Head:
 
 
 _COVERAGE = ("centre", "scale", "axes", "spread", "low", "high", "distances")
-
-
-def _misfits(space: Mapping[str, str], signature: Signature) -> list[str]:
-    wanted = {name: getattr(signature, name) for name in _SPACE}
-    unused = {"data": "dropout", "model": "edits"}.get(signature.uncertainty)  # one kind alone needs only its own
-    return [
-        f"{name} {space[name]!r} against {value!r}"
-        for name, value in wanted.items()
-        if space[name] != value and name != unused
-    ]
-
-
-def space_of(signature: Signature) -> dict[str, str]:
-    """Return what a head must know of the model it is fitted for."""
-    return {name: getattr(signature, name) for name in ("model", *_SPACE)}
-
-
-def shipped(signature: Signature) -> Head | None:
-    """Return the head that comes with the package for this model and geometry, if there is one."""
-    for path in sorted(_SHIPPED.glob(f"*/{CONFIG}")):
-        if not _misfits(documents.load(path)["space"], signature):
-            return Head.load(path.parent)
-    return None
 _PARTS = ("terms", "states", "directions")
 _BASIS = basis(np.zeros((1, 3))).shape[1]
 _CONFIG = record(
@@ -402,3 +412,26 @@ def _check_shapes(found: Mapping[str, NDArray[Any]], config: Mapping[str, Any], 
     for name in ("coverage.scale", "coverage.spread"):
         if not (found[name] > 0).all():
             raise Sen2ProError(f"{path}: the numbers of {name!r} must be above 0")
+
+
+def _misfits(space: Mapping[str, str], signature: Signature) -> list[str]:
+    wanted = {name: getattr(signature, name) for name in _SPACE}
+    unused = {"data": "dropout", "model": "edits"}.get(signature.uncertainty)  # one kind alone needs only its own
+    return [
+        f"{name} {space[name]!r} against {value!r}"
+        for name, value in wanted.items()
+        if space[name] != value and name != unused
+    ]
+
+
+def space_of(signature: Signature) -> dict[str, str]:
+    """Return what a head must know of the model it is fitted for."""
+    return {name: getattr(signature, name) for name in ("model", *_SPACE)}
+
+
+def shipped(signature: Signature) -> Head | None:
+    """Return the head that comes with the package for this model and geometry, if there is one."""
+    for path in sorted(_SHIPPED.glob(f"*/{CONFIG}")):
+        if not _misfits(documents.load(path)["space"], signature):
+            return Head.load(path.parent)
+    return None

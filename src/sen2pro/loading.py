@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from sen2pro.errors import Sen2ProError
+from sen2pro.errors import Sen2ProError, shown
 from sen2pro.resolve import resolve
 from sen2pro.trust import check_folder
 
@@ -48,6 +48,10 @@ def load(
 ) -> Parts:
     """Load a hub id or folder, or take apart a `SentenceTransformer` or Hugging Face model object."""
     folder, name = None, ""
+    if device is not None and not isinstance(device, (str, torch.device)):
+        raise Sen2ProError(f"device must be a text such as 'cpu' or 'cuda', not {shown(device)}")
+    if tokenizer is not None and not isinstance(tokenizer, (str, Path)) and not hasattr(tokenizer, "model_max_length"):
+        raise Sen2ProError(f"tokenizer must be a tokenizer of transformers, or the name of one, not {shown(tokenizer)}")
     if isinstance(model, (str, Path)):
         folder = resolve(str(model), revision=revision, allow_pickle=allow_pickle, code=trust_remote_code)
         name = folder.resolve().name if folder == Path(model) else str(model)

@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sen2pro import __version__
-from sen2pro.checks import SOURCES, check_rate, check_samples, check_seed, check_sentences
+from sen2pro.checks import SOURCES, check_rate, check_samples, check_seed, check_sentences, check_text, check_vocabulary
 from sen2pro.distances import distance, distance_pairwise
 from sen2pro.encoder import POOLINGS, PRECISIONS, Encoder
-from sen2pro.errors import HeadMissing, Sen2ProError, Sen2ProWarning, one_of
+from sen2pro.errors import HeadMissing, Sen2ProError, Sen2ProWarning, one_of, shown
 from sen2pro.estimation import COMBINATIONS, Moments, combine
 from sen2pro.files import documents
 from sen2pro.files.atomic import new_folder
@@ -124,7 +124,7 @@ class Sen2Pro:
         pooling = saved.get("pooling") if pooling is None else pooling
         normalize = saved.get("normalize") if normalize is None else normalize
         if not isinstance(normalize, bool | None):
-            raise Sen2ProError(f"normalize must be True, False or None (as the model is made), not {normalize!r}")
+            raise Sen2ProError(f"normalize must be True, False or None (as the model is made), not {shown(normalize)}")
         dropout = saved.get("dropout") if dropout is None else dropout
         self.encoder = Encoder(
             model,
@@ -145,9 +145,7 @@ class Sen2Pro:
             normalize=self.encoder.unit if normalize is None else normalize,
             whitening=self._find_whitening(whitening, saved),
         )
-        if vocabulary is not None and (isinstance(vocabulary, str) or not vocabulary):
-            raise Sen2ProError("vocabulary must be a list of at least one word")
-        self._vocabulary = list(vocabulary) if vocabulary is not None else None
+        self._vocabulary = check_vocabulary(vocabulary)
         if "model" in self.sources:
             self._check_dropout()
         self._head: Head | None = None
@@ -161,6 +159,8 @@ class Sen2Pro:
 
     def _find_head(self, head: Head | str | Path | None) -> Head | None:
         signature = self.signature()
+        if head is not None and not isinstance(head, (Head, str, Path)):
+            raise Sen2ProError(f"head is a fitted Head or the folder of one, not {shown(head)}")
         if head is None and self.encoder.folder and (self.encoder.folder / CONFIG).is_file():
             head = self.encoder.folder
         found = Head.load(head) if isinstance(head, (str, Path)) else head or shipped(signature)
@@ -243,7 +243,8 @@ class Sen2Pro:
 
     def signature(self, prompt: str = "", source: str | None = None) -> Signature:
         """Return what travels with every Gaussian: all that is needed to repeat it (for one source, if given)."""
-        sources = (source,) if source else self.sources
+        sources = (one_of("source", source, SOURCES),) if source is not None else self.sources
+        check_text("prompt", prompt)
         rates = sorted({site.rate for site in self.encoder.sites}) if "model" in sources else []
         own = "" if self._vocabulary is None else "+vocabulary " + _short_hash("\n".join(self._vocabulary))
         return Signature(
@@ -342,8 +343,11 @@ class Sen2Pro:
 
     def join(self, parts: Mapping[str, Gaussian]) -> Gaussian:
         """Join what `encode_sources` returned into what `encode` returns."""
-        if set(parts) != set(self.sources):
-            raise Sen2ProError(f"this model joins {' and '.join(self.sources)}, not {' and '.join(parts) or 'nothing'}")
+        if not isinstance(parts, Mapping) or set(parts) != set(self.sources):
+            given = list(parts) if isinstance(parts, Mapping) else parts
+            raise Sen2ProError(
+                f"this model joins {' and '.join(self.sources)}, as encode_sources gives them, not {shown(given)}"
+            )
         estimates = [(parts[name].mean, parts[name].variance) for name in self.sources]
         signature = parts[self.sources[0]].signature
         prompt = signature.prompt if signature and signature.prompt != "no" else ""
@@ -395,7 +399,8 @@ class Sen2Pro:
         """Fit a head on a corpus, so that one plain pass predicts what sampling would give; returns the model itself.
 
         Takes unlabelled sentences only, of the kinds and lengths that are to be encoded, a few thousand of them; the
-        encoder is not changed. From now on the method is `one-pass`.
+        encoder is not changed. From now on the method is `one-pass`. A warning says if the head is worse than a
+        constant (see `Head.flaw`).
 
         Parameters
         ----------
@@ -417,6 +422,8 @@ class Sen2Pro:
         self.method = "one-pass"
         if verbose:
             print(self._head.report())
+        if self._head.flaw:
+            warnings.warn(self._head.flaw, Sen2ProWarning, stacklevel=2)
         return self
 
     def sample(

@@ -6,6 +6,8 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from sen2pro.errors import Sen2ProError, shown
+
 Show = bool | Callable[[float], None] | None
 
 
@@ -21,6 +23,8 @@ def progress(
     if callable(show):
         yield show
         return
+    if not isinstance(show, bool | None):
+        raise Sen2ProError(f"show_progress_bar must be True, False, None or a function, not {shown(show)}")
     if show is None:
         show = sys.stderr.isatty() and (total is None or total > threshold)
     if not show:

@@ -44,6 +44,15 @@ class Strength:
     level: float = np.inf
     level_noise: float = 0.0
 
+    @property
+    def samples(self) -> float:
+        """The number of samples whose log-variances have the same error as the prior's: dimensions and level together.
+
+        >>> round(Strength(dof=14, level=0.0).samples, 6), round(Strength(dof=14, efficiency=0.5, level=0.0).samples, 6)
+        (15.0, 29.0)
+        """
+        return 1 + dof_of_noise(polygamma(1, self.dof / 2) + self.level) / max(self.efficiency, 1e-9)
+
 
 def polygamma(order: int, x: float) -> float:
     """Return a derivative of the logarithm of the gamma function (1: trigamma)."""

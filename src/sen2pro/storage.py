@@ -6,7 +6,7 @@ import array as arrays
 import json
 import shutil
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
@@ -15,7 +15,7 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sen2pro.errors import Sen2ProError, Sen2ProWarning, one_of
+from sen2pro.errors import Sen2ProError, Sen2ProWarning, one_of, shown
 from sen2pro.files import parquet, tensors
 from sen2pro.files.atomic import replacing
 from sen2pro.files.digests import ContentDigest
@@ -58,6 +58,13 @@ def _arrays(gaussian: Gaussian) -> dict[str, Any]:
     """Return what a file keeps of a Gaussian, by name."""
     found = {"mean": gaussian.mean, "variance": gaussian.variance, "coverage": gaussian.coverage}
     return {name: numbers for name, numbers in found.items() if numbers is not None}
+
+
+def _length(values: Any) -> int | None:
+    try:
+        return len(values)
+    except TypeError:
+        return None
 
 
 def _suffix(path: Path) -> str:
@@ -110,8 +117,8 @@ class GaussianWriter:
         columns = {name: values for name, values in (("id", ids), ("text", texts)) if values is not None}
         rows = 1 if len(gaussian.shape) == 1 else len(gaussian)
         for name, values in columns.items():
-            if isinstance(values, str) or len(values) != rows:
-                raise Sen2ProError(f"{rows} Gaussians need a list of {rows} {name}s")
+            if isinstance(values, (str, bytes, Mapping)) or hasattr(values, "columns") or _length(values) != rows:
+                raise Sen2ProError(f"{rows} Gaussians need a list of {rows} {name}s, not {shown(values)}")
         kept = {*columns, *_arrays(gaussian)}
         if self._shape is None:
             self._signature, self._columns = gaussian.signature, kept

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import reprlib
 from collections.abc import Iterable, Mapping, Sequence
 from numbers import Real
 from pathlib import Path
@@ -24,7 +23,7 @@ from sen2pro.classification.heads import HEADS, Labels, Weights, fit, probabilit
 from sen2pro.classification.labels import check_classes, check_labels, to_numbers
 from sen2pro.classification.loading import Packed, check_encoder, load_encoder
 from sen2pro.classification.training import FineTuning
-from sen2pro.errors import Sen2ProError, one_of
+from sen2pro.errors import Sen2ProError, one_of, shown
 from sen2pro.files.text import check_path
 from sen2pro.gaussian import Array64, Gaussian
 from sen2pro.model import Sen2Pro
@@ -181,12 +180,12 @@ class Sen2ProClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         check_encoder(self.model, self.method, self.samples, self.uncertainty)
         one_of("features", self.features, ("auto", *FEATURES))
         one_of("head", self.head, ("auto", *HEADS))
-        if self.C is not None and (not isinstance(self.C, Real) or isinstance(self.C, bool) or not self.C > 0):
-            raise Sen2ProError(f"C must be a number above 0, or None to have it chosen, not {self.C!r}")
+        if self.C is not None and (not isinstance(self.C, Real) or isinstance(self.C, bool) or not 0 < self.C < 1e300):
+            raise Sen2ProError(f"C must be a number above 0, or None to have it chosen, not {shown(self.C)}")
         if check_seed(self.seed) < 0:
             raise Sen2ProError(f"seed must be a whole number of at least 0, not {self.seed!r}")
         if not isinstance(self.finetune, (bool, FineTuning)):
-            raise Sen2ProError(f"finetune is True, False or a FineTuning, not {self.finetune!r}")
+            raise Sen2ProError(f"finetune is True, False or a FineTuning, not {shown(self.finetune)}")
         return {
             "features": FEATURES if self.features == "auto" else (self.features,),
             "heads": HEADS if self.head == "auto" else (self.head,),
@@ -342,7 +341,7 @@ def _checked(X: Any) -> list[str] | Gaussian:
             raise Sen2ProError("give one batch of Gaussians, not a list of them: Gaussian.concatenate(list)")
         if not isinstance(text, str):
             raise Sen2ProError(
-                f"sentence {row} is not a text but {type(text).__name__}: {reprlib.repr(text)}; give texts, or the "
+                f"sentence {row} is not a text but {type(text).__name__}: {shown(text)}; give texts, or the "
                 "batch of Gaussians itself, not its means"
             )
     return check_sentences(texts)
@@ -351,7 +350,7 @@ def _checked(X: Any) -> list[str] | Gaussian:
 def _checked_validation(validation: Any, classes: NDArray[Any]) -> tuple[list[str] | Gaussian, Labels]:
     """Return further sentences and the numbers of their classes."""
     if not isinstance(validation, (tuple, list)) or len(validation) != 2 or isinstance(validation[0], str):
-        raise Sen2ProError(f"validation is a pair (sentences, labels), not {reprlib.repr(validation)}")
+        raise Sen2ProError(f"validation is a pair (sentences, labels), not {shown(validation)}")
     sentences = _checked(validation[0])
     if not len(sentences):
         raise Sen2ProError("there are no sentences in the validation set; leave it out to choose by cross-validation")

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import DataConversionWarning
 
-from sen2pro.checks import as_array, check_text, shown
-from sen2pro.errors import Sen2ProError, some
+from sen2pro.checks import as_array, check_text
+from sen2pro.errors import Sen2ProError, shown, some
 
 
 def check_labels(labels: Any, rows: int) -> NDArray[Any]:

@@ -7,12 +7,13 @@ import sys
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from typer.core import TyperGroup
 
 from sen2pro import __version__
 from sen2pro.cli import options
+from sen2pro.cli.terminal import Console, stopping_cleanly
 from sen2pro.errors import Sen2ProError
+from sen2pro.files.text import LONGEST_LINE
 from sen2pro.resolve import DEFAULT_MODEL
 
 
@@ -20,9 +21,10 @@ class Group(TyperGroup):
     """Commands whose errors a user can act on: one message, no traceback, a clean exit code."""
 
     def invoke(self, ctx: Any) -> Any:
-        """Run a command; exit with 2 for wrong input, 1 for a failing disk, 130 for Ctrl-C."""
+        """Run a command; exit with 2 for wrong input, 1 for a failing disk, 130 for Ctrl-C, 143 for SIGTERM."""
         try:
-            return super().invoke(ctx)
+            with stopping_cleanly():
+                return super().invoke(ctx)
         except Sen2ProError as error:
             _fail(str(error), 2)
         except KeyboardInterrupt:
@@ -31,7 +33,9 @@ class Group(TyperGroup):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(141) from None
         except OSError as error:
-            _fail(f"{error.filename or 'file'}: {error.strerror or error}", 1)
+            _fail(f"{error.filename}: {error.strerror}" if error.filename else str(error), 1)
+        except MemoryError:
+            _fail("there is not enough memory; give fewer or shorter sentences at once, or a smaller --batch-size", 1)
 
 
 def _fail(message: str, code: int) -> None:
@@ -74,6 +78,7 @@ def encode(
     output: Annotated[str, typer.Argument(help="A .parquet or .safetensors file.")],
     model: options.Model = DEFAULT_MODEL,
     column: options.Column = None,
+    longest_line: options.LongestLine = LONGEST_LINE,
     id_column: Annotated[str | None, typer.Option(help="Column with ids to keep (Parquet output).")] = None,
     text: Annotated[
         bool, typer.Option("--text/--no-text", help="Keep the sentences in the file (Parquet output).")
@@ -105,7 +110,7 @@ def encode(
 
     run(
         input, output, column=column, id_column=id_column, text=text, overwrite=overwrite,
-        skip_blank=skip_blank, batch_size=batch_size,
+        skip_blank=skip_blank, longest_line=longest_line, batch_size=batch_size,
         settings={
             "model": model, "method": method, "head": head, "samples": samples, "uncertainty": uncertainty,
             "combine": combine, "pooling": pooling, "normalize": normalize, "dropout": dropout, "seed": seed,
@@ -164,12 +169,14 @@ def distill(
     output: Annotated[str, typer.Argument(help="A folder for the head.")],
     model: options.Model = DEFAULT_MODEL,
     column: options.Column = None,
+    longest_line: options.LongestLine = LONGEST_LINE,
     limit: Annotated[int, typer.Option(help="Use at most so many sentences, drawn at random.", min=200)] = 5000,
     samples: Annotated[int, typer.Option(help="Samples of each sentence and uncertainty to learn from.", min=6)] = 16,
     pooling: options.Pooling = None,
     normalize: options.Normalize = None,
     dropout: options.Dropout = None,
     seed: options.Seed = 0,
+    force: Annotated[bool, typer.Option("--force", help="Save the head even if it is worse than a constant.")] = False,
     device: options.Device = None,
     trust_remote_code: options.TrustRemoteCode = False,
     allow_pickle: options.AllowPickle = False,
@@ -181,7 +188,7 @@ def distill(
     from sen2pro.cli.distill import run
 
     run(
-        corpus, output, column=column, limit=limit, samples=samples,
+        corpus, output, column=column, longest_line=longest_line, limit=limit, samples=samples, force=force,
         settings={
             "model": model, "pooling": pooling, "normalize": normalize, "dropout": dropout, "seed": seed,
             "device": device, "trust_remote_code": trust_remote_code, "allow_pickle": allow_pickle,
@@ -208,6 +215,7 @@ def score(
     column: Annotated[
         str | None, typer.Option(help="Column with the sentences. (default: text, sentence or the only one)")
     ] = None,
+    longest_line: options.LongestLine = LONGEST_LINE,
     output: Annotated[
         str | None, typer.Option("--output", "-o", help="A .tsv or .jsonl file for the score of each pair.")
     ] = None,
@@ -228,7 +236,8 @@ def score(
     from sen2pro.cli.score import run
 
     run(
-        references, candidates, metrics=metrics, column=column, output=output, as_json=as_json,
+        references, candidates, metrics=metrics, column=column, longest_line=longest_line, output=output,
+        as_json=as_json,
         settings={
             "model": model, "method": method, "head": head, "samples": samples, "pooling": pooling,
             "normalize": normalize, "dropout": dropout, "seed": seed, "device": device,
@@ -385,6 +394,7 @@ def classify_train(
     output: Annotated[str, typer.Argument(help="A new folder for the classifier.", metavar="MODEL_OUT")],
     model: options.Model = DEFAULT_MODEL,
     column: options.Column = None,
+    longest_line: options.LongestLine = LONGEST_LINE,
     label_column: LabelColumn = "label",
     validation: Annotated[
         str | None,
@@ -420,7 +430,8 @@ def classify_train(
     from sen2pro.cli.classify import run_train
 
     run_train(
-        data, output, column=column, label=label_column, validation=validation, finetune=finetune, epochs=epochs,
+        data, output, column=column, label=label_column, longest_line=longest_line, validation=validation,
+        finetune=finetune, epochs=epochs,
         settings={
             "model": model, "method": method, "samples": samples, "uncertainty": uncertainty, "features": features,
             "head": head, "C": regularisation, "seed": seed,
@@ -434,6 +445,7 @@ def classify_predict(
     input: Annotated[str, typer.Argument(help="Sentences: text, CSV, TSV, JSONL or Parquet; - is standard input.")],
     output: Annotated[str, typer.Argument(help="A .csv, .tsv or .jsonl file; JSONL has all probabilities.")],
     column: options.Column = None,
+    longest_line: options.LongestLine = LONGEST_LINE,
     id_column: Annotated[str | None, typer.Option(help="Column with ids to keep; they come first.")] = None,
     skip_blank: Annotated[bool, typer.Option("--skip-blank", help="Pass over blank sentences.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the output file if it exists.")] = False,
@@ -447,8 +459,8 @@ def classify_predict(
     from sen2pro.cli.classify import run_predict
 
     run_predict(
-        folder, input, output, column=column, id_column=id_column, skip_blank=skip_blank, overwrite=overwrite,
-        model=model,
+        folder, input, output, column=column, id_column=id_column, skip_blank=skip_blank, longest_line=longest_line,
+        overwrite=overwrite, model=model,
     )  # fmt: skip
 
 
@@ -457,6 +469,7 @@ def classify_evaluate(
     folder: ClassifierFolder,
     data: LabelledData,
     column: options.Column = None,
+    longest_line: options.LongestLine = LONGEST_LINE,
     label_column: LabelColumn = "label",
     output: Annotated[
         str | None,
@@ -471,7 +484,10 @@ def classify_evaluate(
     """
     from sen2pro.cli.classify import run_evaluate
 
-    run_evaluate(folder, data, column=column, label=label_column, output=output, overwrite=overwrite, model=model)
+    run_evaluate(
+        folder, data, column=column, label=label_column, longest_line=longest_line, output=output, overwrite=overwrite,
+        model=model,
+    )  # fmt: skip
 
 
 def main() -> None:

@@ -5,18 +5,19 @@ from __future__ import annotations
 import csv
 import json
 import math
-import os
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
-from rich.console import Console
-
+from sen2pro.checks import is_blank
 from sen2pro.cli.inputs import Record, Source
 from sen2pro.cli.options import notes, parse_samples, quiet, report, together
-from sen2pro.errors import Sen2ProError, one_of, some
+from sen2pro.cli.terminal import Console
+from sen2pro.errors import Sen2ProError, one_of, shown, some
+from sen2pro.files.atomic import replacing
+from sen2pro.files.text import LONGEST_LINE, check_path
 from sen2pro.progress import progress
 
 if TYPE_CHECKING:
@@ -43,9 +44,10 @@ class LabelledSource(Source):
     """
 
     _id_option = "--label-column"
+    _all_rows_matter = True  # each may bring a new label
 
-    def __init__(self, path: str, column: str | None, label: str) -> None:
-        super().__init__(path, column, label)
+    def __init__(self, path: str, column: str | None, label: str, *, longest_line: int = LONGEST_LINE) -> None:
+        super().__init__(path, column, label, longest_line=longest_line)
         self.labels: dict[str, Label] = {}
 
     def read(self) -> tuple[list[str], list[str | int]]:
@@ -88,8 +90,8 @@ class LabelledSource(Source):
         label = row[name].strip() if isinstance(row[name], str) else row[name]
         if label is None or label == "":
             raise self._wrong(place, f"there is no label in column {name!r}; leave the row out")
-        if not isinstance(label, (str, int)):
-            raise self._wrong(place, f"the label is neither a text nor a whole number but {label!r}")
+        if not isinstance(label, (str, int)) or (isinstance(label, int) and abs(label) >= 1 << 63):
+            raise self._wrong(place, f"the label is neither a text nor a whole number of 64 bits but {shown(label)}")
         first = next(iter(self.labels.values()), Label(label, place))
         if type(label) is not type(first.value):
             raise self._wrong(
@@ -101,7 +103,7 @@ class LabelledSource(Source):
         return super()._from_row(place, {**row, name: label})
 
     def _record(self, place: str, text: Any, id: str | None) -> Record:
-        if isinstance(text, str) and not text.strip():
+        if isinstance(text, str) and is_blank(text):
             raise self._wrong(place, "the sentence is empty or blank; leave the row out")
         return super()._record(place, text, id)
 
@@ -117,13 +119,14 @@ def run_train(
     *,
     column: str | None,
     label: str,
+    longest_line: int,
     validation: str | None,
     finetune: bool,
     epochs: int | None,
     settings: dict[str, Any],
 ) -> None:
     """Train on `data`, save to the folder `output`; all that can be wrong with either is said before the work."""
-    folder = Path(output)
+    folder = check_path(output)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise Sen2ProError(f"{folder} is not an empty folder; name a new one for the classifier")
     if settings["C"] is not None and not 0 < settings["C"] < math.inf:
@@ -131,10 +134,10 @@ def run_train(
     if epochs is not None and not finetune:
         raise Sen2ProError("--epochs is for the training of the encoder; give --finetune too, or leave it out")
     settings["samples"] = parse_samples(settings["samples"])
-    source = LabelledSource(data, column, label)
+    source = LabelledSource(data, column, label, longest_line=longest_line)
     texts, labels = source.read()
     source.check_classes(labels, choose=validation is None)
-    held_out = _read_validation(validation, column, label, source.labels) if validation else None
+    held_out = _read_validation(validation, column, label, source.labels, longest_line) if validation else None
     from sen2pro.classification import FineTuning, Sen2ProClassifier
     from sen2pro.classification.finetune import FEWEST_JUDGES
 
@@ -146,6 +149,8 @@ def run_train(
     with notes() as gathered:
         classifier = Sen2ProClassifier(**settings, finetune=training).fit(texts, labels, validation=held_out)
     classifier.save(folder)
+    if finetune:
+        _remove_checkpoints(Path(checkpoints))
     console = Console()
     by = "on the validation file" if validation else "on a part of the sentences" if finetune else "by cross-validation"
     few = f" (from fewer than {FEWEST_JUDGES} sentences, the temperature alone)" if finetune else ""
@@ -159,11 +164,19 @@ def run_train(
     report(gathered, classifier.signature_)
 
 
+def _remove_checkpoints(folder: Path) -> None:
+    """Delete the checkpoints of runs with other settings too, which were stopped and are not needed any more."""
+    for path in folder.glob("sen2pro_finetuning_*.safetensors"):
+        path.unlink()
+    with suppress(OSError):  # it is not there any more, or holds something else
+        folder.rmdir()
+
+
 def _read_validation(
-    path: str, column: str | None, label: str, classes: dict[str, Label]
+    path: str, column: str | None, label: str, classes: dict[str, Label], longest_line: int
 ) -> tuple[list[str], list[str | int]]:
     """Return the sentences to choose by, with labels of the kind that those to train on have."""
-    source = LabelledSource(path, column, label)
+    source = LabelledSource(path, column, label, longest_line=longest_line)
     texts, labels = source.read()
     source.check_known(classes)
     return texts, [classes[str(name)].value for name in labels]
@@ -196,11 +209,12 @@ def run_predict(
     column: str | None,
     id_column: str | None,
     skip_blank: bool,
+    longest_line: int,
     overwrite: bool,
     model: str | None,
 ) -> None:
     """Write the class of each sentence of `input`, with its probability, to a table or JSONL file."""
-    path = Path(output)
+    path = check_path(output)
     one_of("file suffix", path.suffix.lower(), _FORMATS)
     if not path.parent.is_dir():
         raise Sen2ProError(f"there is no folder {path.parent}")
@@ -208,7 +222,7 @@ def run_predict(
         raise Sen2ProError(f"{path} is the file to be read; give another name for the classes")
     if path.exists() and not overwrite:
         raise Sen2ProError(f"{path} exists; pass --overwrite to replace it")
-    source = Source(input, column, id_column, skip_blank=skip_blank)
+    source = Source(input, column, id_column, skip_blank=skip_blank, longest_line=longest_line)
     number = source.count()
     if number == 0:
         raise nothing_in(source)
@@ -249,14 +263,9 @@ _Put = Callable[[Record, list[float]], None]
 @contextmanager
 def _writer(path: Path, classes: list[Any], ids: bool) -> Iterator[_Put]:
     """Give a function that writes a sentence and its probabilities; the file appears when all is written."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
     suffix = path.suffix.lower()
-    try:
-        with temporary.open("w", encoding="utf-8", newline="") as file:
-            yield _jsonl(file, classes) if suffix == ".jsonl" else _table(file, suffix, classes, ids)
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with replacing(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
+        yield _jsonl(file, classes) if suffix == ".jsonl" else _table(file, suffix, classes, ids)
 
 
 def _jsonl(file: IO[str], classes: list[Any]) -> _Put:
@@ -289,6 +298,7 @@ def run_evaluate(
     *,
     column: str | None,
     label: str,
+    longest_line: int,
     output: str | None,
     overwrite: bool,
     model: str | None,
@@ -298,7 +308,7 @@ def run_evaluate(
         raise Sen2ProError(f"{output} is not a folder")
     if output is not None and (Path(output) / "classification.json").exists() and not overwrite:
         raise Sen2ProError(f"there is a report in {output} already; pass --overwrite to replace it")
-    source = LabelledSource(data, column, label)
+    source = LabelledSource(data, column, label, longest_line=longest_line)
     number = source.count()
     if number == 0:
         raise nothing_in(source)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from sen2pro.cli.options import far, far_notes, load, need_head, notes, report
+from sen2pro.cli.terminal import Console
 from sen2pro.distances import METRICS, distance_pairwise
 
 _READING = {

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from rich import box
-from rich.console import Console
 from rich.table import Table
 
+from sen2pro.cli.terminal import Console
 from sen2pro.evaluation import catalogue
 from sen2pro.evaluation.importing import import_data
 

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.console import Console
 from rich.table import Table
 
 from sen2pro.cli.options import load, notes, report
+from sen2pro.cli.terminal import Console
 from sen2pro.errors import Sen2ProError, one_of
 from sen2pro.gaussian import Gaussian
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import signal
 from pathlib import Path
-from typing import Any, NoReturn
-
-from rich.console import Console
+from typing import Any
 
 from sen2pro.cli.inputs import Source
 from sen2pro.cli.options import far, far_notes, load, need_head, notes, report, together
+from sen2pro.cli.terminal import Console
 from sen2pro.errors import Sen2ProError
 from sen2pro.progress import progress
 
@@ -25,17 +23,17 @@ def run(
     text: bool,
     overwrite: bool,
     skip_blank: bool,
+    longest_line: int,
     batch_size: int | None,
     settings: dict[str, Any],
 ) -> None:
     """Encode `input` into `output`; all that can be wrong with either is said before the model is loaded."""
     from sen2pro.storage import GaussianWriter
 
-    signal.signal(signal.SIGTERM, _stop)
     parquet = Path(output).suffix.lower() == ".parquet"
     if id_column and not parquet:
         raise Sen2ProError("ids are kept in Parquet files only; name the output .parquet")
-    source = Source(input, column, id_column, skip_blank=skip_blank)
+    source = Source(input, column, id_column, skip_blank=skip_blank, longest_line=longest_line)
     total = source.count()
     sentences = unknown = 0
     with GaussianWriter(output, overwrite=overwrite) as writer, notes() as gathered:
@@ -61,7 +59,3 @@ def run(
         soft_wrap=True,
     )
     report([*together(gathered, sentences), *far_notes(unknown, sentences)], model.signature())
-
-
-def _stop(*_: object) -> NoReturn:
-    raise SystemExit(143)  # a terminated run cleans up like an interrupted one

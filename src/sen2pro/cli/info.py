@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 
-from rich.console import Console
 from rich.table import Table
 
 from sen2pro.cli.options import load
+from sen2pro.cli.terminal import Console
 
 
 def run(model: str, *, trust_remote_code: bool, allow_pickle: bool) -> None:

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import csv
-import gzip
-import json
-import reprlib
 import sys
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, Any
 
-from sen2pro.errors import Sen2ProError, has_surrogates, one_of
+from sen2pro.checks import is_blank
+from sen2pro.errors import Sen2ProError, has_surrogates, one_of, shown
+from sen2pro.files import documents, parquet, text
+from sen2pro.progress import progress
 
+_LARGE = 20 << 20  # bytes of a file that takes a while to read
 _USUAL_COLUMNS = ("text", "sentence")
 
 
@@ -29,7 +30,7 @@ class Record:
 
 
 class Source:
-    """The sentences of a text, CSV, TSV, JSONL or Parquet file (also gzipped), or of standard input (`-`).
+    """The sentences of a text, CSV, TSV, JSONL or Parquet file (also .gz and .xz), or of standard input (`-`).
 
     Parameters
     ----------
@@ -42,17 +43,26 @@ class Source:
         Which column holds ids to keep.
     skip_blank
         Pass over blank sentences instead of stopping at them.
+    longest_line
+        Most bytes that a line, or a field of a table, may have.
     """
 
     _id_option = "--id-column"
+    _all_rows_matter = False  # or only how many there are
 
     def __init__(
-        self, path: str, column: str | None = None, id_column: str | None = None, *, skip_blank: bool = False
+        self,
+        path: str,
+        column: str | None = None,
+        id_column: str | None = None,
+        *,
+        skip_blank: bool = False,
+        longest_line: int = text.LONGEST_LINE,
     ) -> None:
         self.path, self.column, self.id_column, self.skip_blank = path, column, id_column, skip_blank
-        suffixes = [s.lower() for s in Path(path).suffixes]
-        self.gzipped = suffixes[-1:] == [".gz"]
-        suffix = (suffixes[:-1] if self.gzipped else suffixes)[-1:]
+        self.longest_line = longest_line
+        suffixes = [s.lower() for s in text.check_path(path).suffixes]
+        suffix = (suffixes[:-1] if suffixes[-1:] in ([".gz"], [".xz"]) else suffixes)[-1:]
         kinds = {".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
         self.kind = kinds.get("".join(suffix), "text")
         if path != "-":
@@ -67,7 +77,25 @@ class Source:
 
     def count(self) -> int | None:
         """Read the whole file once, so that errors are said before the work; None for what can be read but once."""
-        return sum(1 for _ in self) if self.path != "-" and Path(self.path).is_file() else None
+        if self.path == "-" or not Path(self.path).is_file():
+            return None
+        large = Path(self.path).stat().st_size > _LARGE
+        with progress(
+            None, None if large or self.kind == "parquet" else False, unit="rows", title="reading"
+        ) as advance:
+            total = 0
+            for rows in self._counted():
+                total += rows
+                advance(rows)
+            return total
+
+    def _counted(self) -> Iterator[int]:
+        """Yield how many sentences there are, a part of the file at a time."""
+        if self.kind == "parquet" and not self._all_rows_matter:
+            for first, batch in self._batches():
+                yield len(batch) if self._is_plain(batch) else sum(not is_blank(r.text) for r in self._of(first, batch))
+        else:
+            yield from map(len, self.chunks(4096))
 
     def chunks(self, size: int) -> Iterator[list[Record]]:
         """Yield the records in lists of at most `size`."""
@@ -76,7 +104,7 @@ class Source:
             yield chunk
 
     def __iter__(self) -> Iterator[Record]:
-        return (record for record in self._records() if record.text.strip())
+        return (record for record in self._records() if not is_blank(record.text))
 
     def _records(self) -> Iterator[Record]:
         if self.kind == "parquet":
@@ -91,32 +119,24 @@ class Source:
                     yield self._from_row(f"line {number}", row)
 
     def _open(self) -> IO[bytes]:
-        if self.path == "-":
-            return sys.stdin.buffer
-        return cast("IO[bytes]", gzip.open(self.path, "rb")) if self.gzipped else Path(self.path).open("rb")
+        return sys.stdin.buffer if self.path == "-" else text.open_binary(self.path)
 
     def _lines(self, file: IO[bytes]) -> Iterator[tuple[int, str]]:
-        try:
-            for number, line in enumerate(file, 1):
-                try:
-                    yield number, line.decode("utf-8-sig" if number == 1 else "utf-8")
-                except UnicodeDecodeError as error:
-                    raise self._wrong(f"line {number}", f"not UTF-8 (byte {error.start + 1}: {error.reason})") from None
-        except (gzip.BadGzipFile, EOFError) as error:
-            raise Sen2ProError(f"{self.path} is not a whole gzip file: {error}") from None
+        return text.lines(file, self._name, self.longest_line)
+
+    @property
+    def _name(self) -> str:
+        return "standard input" if self.path == "-" else self.path
 
     def _jsonl(self, file: IO[bytes]) -> Iterator[tuple[int, dict[str, Any]]]:
         for number, line in self._lines(file):
-            try:
-                row = json.loads(line)
-            except json.JSONDecodeError as error:
-                raise self._wrong(f"line {number}", f"not JSON ({error})") from None
+            row = documents.parse(line, f"{self._name}, line {number}")
             if not isinstance(row, dict):
                 raise self._wrong(f"line {number}", "not a JSON object")
             yield number, row
 
     def _table(self, file: IO[bytes]) -> Iterator[tuple[int, dict[str, Any]]]:
-        csv.field_size_limit(1 << 30)
+        csv.field_size_limit(self.longest_line)
         lines = (line for _, line in self._lines(file))
         reader = csv.reader(lines, delimiter="\t" if self.kind == "tsv" else ",", strict=True)
         first = 1  # line of the row: fields may hold line ends
@@ -147,19 +167,57 @@ class Source:
             self._column(header)
 
     def _parquet(self) -> Iterator[Record]:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
+        for first, batch in self._batches():
+            yield from self._of(first, batch)
 
+    def _batches(self) -> Iterator[tuple[int, Any]]:
+        """Yield the number of a row, from 1, and the columns that are wanted of it and of those that follow.
+
+        Texts that repeat are kept once: a small file could otherwise fill the memory.
+        """
+        with parquet.opened(self.path) as file:
+            column = self._column(file.schema_arrow.names)
+            columns = [column, *([self.id_column] if self.id_column else [])]
+        first = 1
+        with parquet.opened(self.path, read_dictionary=columns) as file:
+            for batch in file.iter_batches(batch_size=4096, columns=columns):
+                self._check_lengths(first, batch, column)
+                yield first, batch
+                first += len(batch)
+
+    def _check_lengths(self, first: int, batch: Any, column: str) -> None:
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        values = batch.column(column)
+        values = values.dictionary if pa.types.is_dictionary(values.type) else values
+        if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
+            longest = pc.max(pc.binary_length(values)).as_py() or 0
+            if longest > self.longest_line:
+                last = first + len(batch) - 1
+                raise self._wrong(f"rows {first} to {last}", f"a text is longer than {self.longest_line:,} bytes")
+
+    def _of(self, first: int, batch: Any) -> Iterator[Record]:
+        for number in range(len(batch)):
+            place = f"row {first + number}"
+            try:
+                row = {name: batch.column(name)[number].as_py() for name in batch.schema.names}
+            except UnicodeDecodeError as error:
+                raise self._wrong(place, f"not UTF-8 (byte {error.start + 1}: {error.reason})") from None
+            yield self._from_row(place, row)
+
+    def _is_plain(self, batch: Any) -> bool:
+        """Tell whether all rows are sentences, by a look at each text that differs from the others."""
+        column = batch.column(self._column(batch.schema.names))
+        values = getattr(column, "dictionary", None)
+        if values is None or len(values) > len(column) or any(each.null_count for each in batch.columns):
+            return False
+        if self.id_column is not None:
+            return False
         try:
-            with pq.ParquetFile(self.path) as file:
-                columns = [self._column(file.schema_arrow.names), *([self.id_column] if self.id_column else [])]
-                number = 0
-                for batch in file.iter_batches(batch_size=4096, columns=columns):
-                    for row in batch.to_pylist():
-                        number += 1
-                        yield self._from_row(f"row {number}", row)
-        except (pa.ArrowInvalid, OSError) as error:
-            raise Sen2ProError(f"{self.path} is not a whole Parquet file: {error}") from None
+            return not any(is_blank(self._record("", each, None).text) for each in values.to_pylist())
+        except (Sen2ProError, UnicodeDecodeError):
+            return False
 
     def _column(self, names: list[str], place: str = "") -> str:
         """Return which of the columns holds the sentences; a row that has its own names says its place."""
@@ -181,12 +239,23 @@ class Source:
             return self._record(place, row[column], None)
         if row[self.id_column] is None:
             raise self._wrong(place, f"there is no id in column {self.id_column!r}")
-        return self._record(place, row[column], str(row[self.id_column]))
+        return self._record(place, row[column], self._checked_id(place, row[self.id_column]))
+
+    def _checked_id(self, place: str, value: Any) -> str:
+        try:
+            id = str(value)
+        except ValueError:  # a whole number of thousands of digits
+            raise self._wrong(place, f"column {self.id_column!r} holds a number that is too long to be an id") from None
+        if "\0" in id or has_surrogates(id):
+            raise self._wrong(
+                place, f"column {self.id_column!r} holds a NUL or half a surrogate pair, which is no text"
+            )
+        return id
 
     def _record(self, place: str, text: Any, id: str | None) -> Record:
         if not isinstance(text, str):
-            raise self._wrong(place, f"the sentence is not a text but {reprlib.repr(text)}")
-        if not text.strip() and not self.skip_blank:
+            raise self._wrong(place, f"the sentence is not a text but {shown(text)}")
+        if is_blank(text) and not self.skip_blank:
             raise self._wrong(place, "the sentence is empty or blank (--skip-blank passes over it)")
         if "\0" in text:
             raise self._wrong(place, "a NUL byte: is this a text file?")
@@ -195,5 +264,4 @@ class Source:
         return Record(id, text, place)
 
     def _wrong(self, place: str, what: str) -> Sen2ProError:
-        where = "standard input" if self.path == "-" else self.path
-        return Sen2ProError(f"{where}, {place}: {what}" if place else f"{where}: {what}")
+        return Sen2ProError(f"{self._name}, {place}: {what}" if place else f"{self._name}: {what}")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import reprlib
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,6 +21,10 @@ Model = Annotated[str, typer.Option("--model", "-m", help="Hub id or folder of t
 Column = Annotated[
     str | None,
     typer.Option("--column", "-c", help="Column with the sentences. (default: text, sentence or the only one)"),
+]
+LongestLine = Annotated[
+    int,
+    typer.Option("--longest-line", help="Most bytes that a line, or a field of a table, may have.", min=1),
 ]
 Method = Annotated[
     str,
@@ -65,9 +71,12 @@ def parse_samples(text: str) -> int | tuple[int, int]:
     >>> parse_samples("15"), parse_samples("15+30")
     (15, (15, 30))
     """
-    parts = text.split("+")
-    if len(parts) > 2 or not all(part.strip().isdigit() for part in parts):
-        raise typer.BadParameter(f"{text!r} is neither a number nor two joined by +", param_hint="--samples")
+    parts = [part.strip() for part in text.split("+")]
+    if len(parts) > 2 or not all(re.fullmatch("[0-9]{1,9}", part) for part in parts):
+        raise typer.BadParameter(
+            f"{reprlib.repr(text)} is neither a number (of at most 9 digits) nor two joined by +",
+            param_hint="--samples",
+        )
     return int(parts[0]) if len(parts) == 1 else (int(parts[0]), int(parts[1]))
 
 
@@ -115,7 +124,7 @@ def far_notes(count: int, total: int) -> list[Sen2ProWarning]:
 
 def report(gathered: list[Sen2ProWarning], signature: object) -> None:
     """Print each warning once, and the signature, below a result."""
-    from rich.console import Console
+    from sen2pro.cli.terminal import Console
 
     console = Console()
     for text in dict.fromkeys(map(str, gathered)):

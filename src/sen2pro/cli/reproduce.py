@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from rich.console import Console
-
 from sen2pro.cli.options import notes, parse_samples, quiet
+from sen2pro.cli.terminal import Console
 from sen2pro.errors import Sen2ProError
 from sen2pro.evaluation.lab import FULL, Lab, Shots
 from sen2pro.evaluation.report import print_result, write

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
 from rich.table import Table
 
+from sen2pro.checks import is_blank
 from sen2pro.cli.inputs import Record, Source
 from sen2pro.cli.options import load, need_head, notes, report
+from sen2pro.cli.terminal import Console
 from sen2pro.errors import Sen2ProError, one_of
 from sen2pro.evaluation.metrics import needs_model
+from sen2pro.files.atomic import write_text
+from sen2pro.files.text import LONGEST_LINE, check_path
 
 if TYPE_CHECKING:
     from sen2pro.evaluation.score import Score
@@ -24,7 +26,7 @@ class _PairedSource(Source):
     """Sentences that stand in pairs with those of another file, so that none may be passed over."""
 
     def _record(self, place: str, text: Any, id: str | None) -> Record:
-        if isinstance(text, str) and not text.strip():
+        if isinstance(text, str) and is_blank(text):
             raise self._wrong(place, "empty or blank; leave the pair out of both files")
         return super()._record(place, text, id)
 
@@ -35,6 +37,7 @@ def run(
     *,
     metrics: str,
     column: str | None,
+    longest_line: int = LONGEST_LINE,
     output: str | None,
     as_json: bool,
     settings: dict[str, Any],
@@ -46,7 +49,7 @@ def run(
     needed = [needs_model(name) for name in names]
     if output is not None:
         _check_output(output, (references, candidates))
-    expected, found = _read(references, candidates, column)
+    expected, found = _read(references, candidates, column, longest_line)
     with notes() as gathered:
         model = load(**settings) if any(needed) else None
         if model is not None and "sen2pro" in names:
@@ -61,12 +64,13 @@ def run(
         report(gathered, "".join(f"\n  {one.metric}: {one.signature}" for one in scores))
 
 
-def _read(references: str, candidates: str, column: str | None) -> tuple[list[str], list[str]]:
+def _read(references: str, candidates: str, column: str | None, longest_line: int) -> tuple[list[str], list[str]]:
     if references == candidates == "-":
         raise Sen2ProError(
             "references and candidates cannot both come from standard input; give a file for one of them"
         )
-    both = [[record.text for record in _PairedSource(path, column)] for path in (references, candidates)]
+    sources = [_PairedSource(path, column, longest_line=longest_line) for path in (references, candidates)]
+    both = [[record.text for record in source] for source in sources]
     if len(both[0]) != len(both[1]):
         raise Sen2ProError(
             f"{references} has {len(both[0])} sentences but {candidates} has {len(both[1])}; they must stand in pairs"
@@ -75,7 +79,7 @@ def _read(references: str, candidates: str, column: str | None) -> tuple[list[st
 
 
 def _check_output(output: str, inputs: Sequence[str]) -> None:
-    path = Path(output)
+    path = check_path(output)
     one_of("file suffix", path.suffix.lower(), (".tsv", ".jsonl"))
     if path.is_dir():
         raise Sen2ProError(f"{path} is a folder; give a file name")
@@ -93,12 +97,7 @@ def _write(path: Path, scores: list[Score]) -> None:
         lines = ["\t".join(map(str, row)) for row in (names, *rows)]
     else:
         lines = [json.dumps(dict(zip(names, row, strict=True))) for row in rows]
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        temporary.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    write_text(path, "".join(f"{line}\n" for line in lines))
 
 
 def _print_json(scores: list[Score], gathered: list[str]) -> None:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import gzip
 import hashlib
-import lzma
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import Any
 
 from sen2pro.errors import Sen2ProError
+from sen2pro.files.text import open_binary
 
 STS_SETS = (
     "sts12", "sts13", "sts14", "sts15", "sts16", "stsb_dev", "stsb_test", "sick_trial", "sick_train", "sick_test",
@@ -194,13 +193,6 @@ def _reachable() -> bool:
     except Exception:  # of any of the libraries underneath
         return False
     return True
-
-
-def open_binary(path: Path) -> IO[bytes]:
-    """Open a file that is gzipped, xz-compressed or plain, by its suffix."""
-    if path.suffix == ".gz":
-        return cast("IO[bytes]", gzip.open(path, "rb"))
-    return cast("IO[bytes]", lzma.open(path, "rb")) if path.suffix == ".xz" else path.open("rb")
 
 
 def on_hub(name: str) -> bool:

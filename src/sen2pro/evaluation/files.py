@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import json
-import lzma
 import math
 import reprlib
-import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from sen2pro.errors import Sen2ProError, has_surrogates
-from sen2pro.evaluation.catalogue import open_binary
+from sen2pro.files import documents
+from sen2pro.files.text import lines as numbered_lines
+from sen2pro.files.text import open_binary
 
 
 @dataclass(frozen=True)
@@ -53,7 +52,7 @@ class Row:
     def _one_number(self, column: str, value: Any, low: float, high: float) -> float:
         try:
             number = math.nan if isinstance(value, bool) else float(value)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             number = math.nan
         if not math.isfinite(number):
             raise self.wrong(column, f"{reprlib.repr(value)} is no number")
@@ -71,19 +70,9 @@ class Row:
 
 def lines(path: Path) -> Iterator[tuple[str, str]]:
     """Yield the place and the text of every line of a file, compressed or not."""
-    try:
-        with open_binary(path) as file:
-            for number, line in enumerate(file, 1):
-                place = f"{path}, line {number}"
-                try:
-                    text = line.decode("utf-8-sig" if number == 1 else "utf-8")
-                except UnicodeDecodeError as error:
-                    raise Sen2ProError(f"{place}: not UTF-8 (byte {error.start + 1}: {error.reason})") from None
-                yield place, text.rstrip("\r\n")
-    except (EOFError, zlib.error, lzma.LZMAError, OSError) as error:
-        if isinstance(error, OSError) and error.errno is not None:  # the disk, not the archive
-            raise
-        raise Sen2ProError(f"{path} is not a whole {path.suffix} file: {error}") from None
+    with open_binary(path) as file:
+        for number, line in numbered_lines(file, str(path)):
+            yield f"{path}, line {number}", line.rstrip("\r\n")
 
 
 def table(path: Path, *columns: str) -> Iterator[Row]:
@@ -106,10 +95,7 @@ def table(path: Path, *columns: str) -> Iterator[Row]:
 def objects(path: Path) -> Iterator[Row]:
     """Yield the rows of a file of JSON lines."""
     for place, line in lines(path):
-        try:
-            fields = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise Sen2ProError(f"{place}: not JSON ({error})") from None
+        fields = documents.parse(line, place)
         if not isinstance(fields, dict):
             raise Sen2ProError(f"{place}: not a JSON object")
         yield Row(place, fields)

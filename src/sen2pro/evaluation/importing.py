@@ -27,6 +27,7 @@ from typing import Any
 from sen2pro.errors import Sen2ProError, one_of
 from sen2pro.evaluation.catalogue import COMPRESSIONS, DIALOGUE_SETS, WMT_PAIRS
 from sen2pro.evaluation.files import Row, lines
+from sen2pro.files.atomic import replacing
 
 # The sub-tasks that count: STS13 has a fourth, SMT, which is licensed and which SentEval leaves out.
 SUBTASKS = {
@@ -75,12 +76,8 @@ def import_data(kind: str, source: str | Path, target: str | Path | None = None)
 def _write(path: Path, written: Iterable[str]) -> Path:
     """Write a file whole or not at all; the same lines always give the same bytes."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
+    with replacing(path) as temporary:
         temporary.write_bytes(gzip.compress("".join(f"{line}\n" for line in written).encode(), mtime=0))
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
     return path
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from sen2pro.errors import Sen2ProError
 from sen2pro.evaluation.statistics import Comparison
+from sen2pro.files.atomic import write_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -186,18 +187,11 @@ def write(results: Sequence[Result], folder: str | Path) -> list[Path]:
                 figure.savefig(path, dpi=130, metadata={"Date": None} if suffix == "svg" else None)
                 written.append(path)
         written.append(
-            _put(target / f"{result.id}.json", json.dumps(to_json(result), indent=1, ensure_ascii=False) + "\n")
+            write_text(target / f"{result.id}.json", json.dumps(to_json(result), indent=1, ensure_ascii=False) + "\n")
         )
-        written.append(_put(target / f"{result.id}.md", to_markdown(result)))
-    written.append(_put(target / "report.html", to_html(target)))
+        written.append(write_text(target / f"{result.id}.md", to_markdown(result)))
+    written.append(write_text(target / "report.html", to_html(target)))
     return written
-
-
-def _put(path: Path, text: str) -> Path:
-    """Write a file under another name first, so that a killed run leaves the old one whole."""
-    temporary = path.with_name(path.name + ".part")
-    temporary.write_text(text, encoding="utf-8")
-    return temporary.replace(path)
 
 
 _STYLE = """

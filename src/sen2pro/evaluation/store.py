@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from sen2pro.errors import Sen2ProError
 from sen2pro.estimation import estimate
+from sen2pro.files.atomic import replacing
 from sen2pro.gaussian import Array, Gaussian
 from sen2pro.head import on_sphere
 from sen2pro.model import Sen2Pro
@@ -118,10 +119,12 @@ class Store:
         if not path.is_file():
             found = make()
             self.folder.mkdir(parents=True, exist_ok=True)
-            temporary = path.with_suffix(f".{os.getpid()}.npy")
-            np.save(temporary, found)
-            temporary.replace(path)
-        return np.asarray(np.load(path))
+            with replacing(path) as temporary, temporary.open("wb") as file:
+                np.save(file, found)
+        try:
+            return np.asarray(np.load(path))
+        except (ValueError, EOFError) as error:
+            raise Sen2ProError(f"{path}: {error}; delete it, and what it kept is made again") from None
 
     def _get(
         self,

@@ -15,6 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from sen2pro.errors import Sen2ProError
+from sen2pro.files.text import check_path
 
 try:
     import fcntl
@@ -37,7 +38,7 @@ def replacing(path: str | Path) -> Iterator[Path]:
     >>> target.read_text(), len(list(target.parent.iterdir()))
     ('all of it', 1)
     """
-    path = Path(path)
+    path = check_path(path)
     with _temporary(path, folder=False) as temporary:
         yield temporary
         _to_disk(temporary)
@@ -56,7 +57,7 @@ def write_text(path: str | Path, text: str) -> Path:
 @contextmanager
 def new_folder(path: str | Path) -> Iterator[Path]:
     """Give a temporary folder, renamed to `path` at the end; `path` must not exist, or be empty."""
-    path = Path(path)
+    path = check_path(path)
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise Sen2ProError(f"{path} is not an empty folder; name a new one")
     path.parent.mkdir(parents=True, exist_ok=True)

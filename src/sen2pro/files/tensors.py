@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sen2pro.errors import Sen2ProError
+from sen2pro.files.text import check_path
 
 _PIECE = 1 << 15  # numbers that are read at once: they still lie in the cache when they are looked at
 _TYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BOOL": "|b1", "I64": "<i8"}
@@ -47,8 +48,6 @@ def _readable(path: Path) -> Iterator[None]:
 
     try:
         yield
-    except FileNotFoundError:
-        raise Sen2ProError(f"there is no file {path}") from None
     except SafetensorError as error:
         raise Sen2ProError(f"{path} is not a whole safetensors file: {error}") from None
 
@@ -57,7 +56,9 @@ def read_header(path: str | Path) -> Header:
     """Read names, types and shapes, and nothing else; a file that is longer or shorter than they say is refused."""
     from safetensors import safe_open
 
-    path = Path(path)
+    path = check_path(path)
+    if not path.is_file():
+        raise Sen2ProError(f"there is no file {path}")
     with _readable(path), safe_open(path, "np") as file:
         slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118 (it is no dict)
         found = {name: Tensor(each.get_dtype(), tuple(each.get_shape())) for name, each in slices.items()}
@@ -80,7 +81,7 @@ def check(header: Header, expected: Mapping[str, Expected], place: str) -> None:
 
 def read(path: str | Path, expected: Mapping[str, Expected]) -> dict[str, NDArray[Any]]:
     """Read the tensors that are expected, after a look at the header; those of floats must be finite."""
-    path = Path(path)
+    path = check_path(path)
     check(read_header(path), expected, str(path))
     arrays = read_arrays(path, expected)
     for name, array in arrays.items():

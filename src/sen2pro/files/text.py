@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import gzip
 import lzma
+import os
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, cast
 
-from sen2pro.errors import Sen2ProError
+from sen2pro.errors import Sen2ProError, shown
 
 LONGEST_LINE = 10_000_000  # bytes: the default; far beyond any sentence, and far below what would fill the memory
 _COMPRESSED = {".gz": "gzip", ".xz": "xz"}
@@ -26,9 +27,15 @@ def open_binary(path: str | Path) -> IO[bytes]:
 
 
 def check_path(path: str | Path) -> Path:
-    """Return a path; one that no file system can have is refused."""
+    """Return a path; what is none, or what no file system can have, is refused."""
+    if not isinstance(path, (str, os.PathLike)) or not str(path):
+        raise Sen2ProError(f"give a path, not {shown(path)}")
     if "\0" in str(path):
         raise Sen2ProError(f"a path cannot hold a NUL byte: {str(path)!r}")
+    try:
+        os.fsencode(path)
+    except UnicodeEncodeError:
+        raise Sen2ProError(f"a path cannot hold half a surrogate pair: {str(path)!r}") from None
     return Path(path)
 
 

@@ -1,0 +1,73 @@
+"""What the command line shows, and how it ends: no control codes from files, and no half files after a signal."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NoReturn
+
+import rich.console
+from rich.console import ConsoleOptions, ConsoleRenderable, RenderHook, RenderResult
+from rich.segment import Segment
+
+# Escape and the other control characters, as they would be written in Python; line ends and tabs stay.
+_CONTROL = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
+# What turns the direction of the text that follows: it could make a line read as another one.
+_CONTROL |= {code: f"\\u{code:04x}" for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x200E, 0x200F)}
+_STOPPING = ("SIGTERM", "SIGHUP")
+
+
+def printable(text: str) -> str:
+    """Return a text that does nothing to a terminal but appear on it: control codes become letters."""
+    return text.translate(_CONTROL).encode("utf-8", "backslashreplace").decode()
+
+
+class _Printable(RenderHook):
+    """Makes all that a console prints printable; the colours that it adds itself are not texts, and stay."""
+
+    def process_renderables(self, renderables: list[ConsoleRenderable]) -> list[ConsoleRenderable]:
+        return [_Clean(each) for each in renderables]
+
+
+class _Clean:
+    def __init__(self, inner: ConsoleRenderable) -> None:
+        self.inner = inner
+
+    def __rich_console__(self, console: rich.console.Console, options: ConsoleOptions) -> RenderResult:
+        for segment in console.render(self.inner, options):
+            yield segment if segment.control else Segment(printable(segment.text), segment.style)
+
+
+class Console(rich.console.Console):
+    """A console for texts of any origin: names of columns, ids and models come from files."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.push_render_hook(_Printable())
+
+
+@contextmanager
+def stopping_cleanly() -> Iterator[None]:
+    """Let a terminated run, or one whose terminal was closed, clean up like an interrupted one; exit codes 143 and 129.
+
+    A signal that is ignored, as under nohup, stays ignored.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {}
+    for name in _STOPPING:
+        number = getattr(signal, name, None)
+        if number is not None and signal.getsignal(number) is not signal.SIG_IGN:
+            before[number] = signal.signal(number, _stop)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _stop(number: int, _: object) -> NoReturn:
+    raise SystemExit(128 + number)
