@@ -170,7 +170,7 @@ def test_a_read_only_folder_is_said_before_the_work():
             Path(name).chmod(0o755)
 
 
-@pytest.mark.parametrize(("how", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(("how", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_a_stopped_run_exits_cleanly_and_leaves_no_file(tiny_folder, tmp_path, how, code):
     (tmp_path / "in.txt").write_text("the dog runs in the park\n" * 20_000)
     process = spawn("encode", tmp_path / "in.txt", tmp_path / "out.parquet", "-m", tiny_folder)

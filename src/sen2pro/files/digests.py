@@ -35,7 +35,7 @@ class ContentDigest:
         """Add numbers to a column."""
         if not values.size:
             return
-        self._of(column).update(np.ascontiguousarray(values, values.dtype.newbyteorder("<")).reshape(-1).view(np.uint8))
+        self._of(column).update(np.ascontiguousarray(values, values.dtype.newbyteorder("<")))
 
     def texts(self, column: str, values: Sequence[str]) -> None:
         """Add texts to a column."""
@@ -51,4 +51,6 @@ class ContentDigest:
         return f"{_NAME}:{xxhash.xxh3_128_hexdigest(content.encode())}"
 
     def _of(self, column: str) -> Any:
-        return self._columns.setdefault(column, xxhash.xxh3_128())
+        if column not in self._columns:
+            self._columns[column] = xxhash.xxh3_128()
+        return self._columns[column]

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from sen2pro.errors import Sen2ProError
 from sen2pro.files.text import check_path
 
-_PIECE = 1 << 15  # numbers that are read at once: they still lie in the cache when they are looked at
+_PIECE = 1 << 16  # numbers that are read at once: they still lie in the cache when they are looked at
 _TYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BOOL": "|b1", "I64": "<i8"}
 
 
