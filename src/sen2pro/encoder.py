@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from sen2pro.checks import check_text
 from sen2pro.errors import Sen2ProError, TruncationWarning, one_of
-from sen2pro.loading import load, with_dropout_modules
+from sen2pro.loading import load, usable, with_dropout_modules
 from sen2pro.packing import PACKED, Layout, register
 from sen2pro.sampling.dropout import KeyedDropout, Site, Tokens, mode
 from sen2pro.sampling.edits import whole_words
@@ -72,13 +72,14 @@ class Encoder:
         self._lock = _LOCKS.setdefault(self.network, threading.RLock())
         self._inputs = set(inspect.signature(self.network.forward).parameters)
         self._hashed: tuple[int, str] = (-1, "")
-        self.sites = self._probe()
-        self.trained_with_dropout = any(site.rate for site in self.sites)
-        if dropout is not None:
-            self.rate = dropout
-            self.network = with_dropout_modules(self.network, dropout)
+        with usable(self.folder):
             self.sites = self._probe()
-        self._compare_with_source()
+            self.trained_with_dropout = any(site.rate for site in self.sites)
+            if dropout is not None:
+                self.rate = dropout
+                self.network = with_dropout_modules(self.network, dropout)
+                self.sites = self._probe()
+            self._compare_with_source()
 
     @property
     def device(self) -> torch.device:

@@ -138,6 +138,11 @@ class Sen2Pro:
             allow_pickle=allow_pickle,
         )
         self.encoder.name = saved.get("name", self.encoder.name)
+        if saved.get("hash") not in (None, self.encoder.hash):
+            raise Sen2ProError(
+                f"the weights in {model} were changed or damaged since the model was saved. If you changed them "
+                f"yourself, take the keys 'hash' and 'digest' out of {_SETTINGS_FILE}"
+            )
         self.sampler = Sampler(
             self.encoder,
             self.seed,
@@ -496,6 +501,7 @@ class Sen2Pro:
         settings = {
             "version": __version__,
             "name": self.encoder.name,
+            "hash": self.encoder.hash,
             "method": self.method,
             "samples": self.samples,
             "uncertainty": self.uncertainty,
@@ -525,7 +531,8 @@ class Sen2Pro:
         settings = _saved_settings(folder)
         if not settings:
             raise Sen2ProError(f"there is no {_SETTINGS_FILE} in {folder}; for a plain encoder use Sen2Pro(...)")
-        del settings["version"], settings["name"]
+        for about in ("version", "name", "hash"):
+            settings.pop(about, None)
         settings["samples"] = tuple(settings["samples"][name] for name in SOURCES)
         if changes.get("method", settings["method"]) == "one-pass":
             del settings["samples"]
@@ -540,7 +547,7 @@ _SAVED = record(
         "combine": one_of_texts(*COMBINATIONS), "pooling": either(NULL, one_of_texts(*POOLINGS)), "normalize": TRUTH,
         "dropout": either(NULL, NUMBER), "seed": WHOLE,
     },
-    {"precision": one_of_texts(*PRECISIONS), "vocabulary": either(NULL, list_of(TEXT))},
+    {"hash": TEXT, "precision": one_of_texts(*PRECISIONS), "vocabulary": either(NULL, list_of(TEXT))},
 )  # fmt: skip
 
 
