@@ -59,7 +59,7 @@ def test_a_column_of_parquet_that_stands_there_twice_is_refused(tmp_path):  # Ke
 
 def test_more_gaussians_than_a_file_says_are_refused(tmp_path, monkeypatch):  # ValueError
     BATCH.save(tmp_path / "g.parquet")
-    says_one = SimpleNamespace(metadata=None, num_rows=1)
+    says_one = SimpleNamespace(metadata=None, num_rows=1, num_row_groups=1)
     monkeypatch.setattr(pq.ParquetFile, "metadata", property(lambda file: says_one))
     with pytest.raises(Sen2ProError, match="is not a whole Parquet file: more rows than the 1"):
         Gaussian.load(tmp_path / "g.parquet")
