@@ -14,6 +14,7 @@ from test_arguments import BATCH, Broken
 from fuzz import originals
 from sen2pro import Gaussian, Sen2Pro, Sen2ProError, Whitening
 from sen2pro.cli.inputs import Source
+from sen2pro.head import Head
 
 
 def flipped(data, place=-3):
@@ -69,6 +70,14 @@ def test_a_line_cannot_be_allowed_to_be_of_any_length(tmp_path):  # OverflowErro
     (tmp_path / "a.csv").write_text("text\nthe dog\n")
     with pytest.raises(Sen2ProError, match="longest_line .* must be a whole number between 1 and"):
         Source(str(tmp_path / "a.csv"), longest_line=10**30)
+
+
+@pytest.mark.parametrize("path", ["a" * 5000, "a" * 256, "a/" * 3000])
+def test_a_name_that_no_file_can_have_is_refused(tiny, path):  # OSError
+    takers = (Gaussian.load, BATCH.save, Head.load, Sen2Pro, Source)
+    for function in (*takers, lambda name: Sen2Pro(tiny.encoder.source, tokenizer=tiny.encoder.tokenizer, head=name)):
+        with pytest.raises(Sen2ProError, match="no file system has names this long: 'a"):
+            function(path)
 
 
 def test_a_message_does_not_grow_with_the_file(tmp_path):  # a message of megabytes

@@ -14,6 +14,7 @@ from typing import IO, cast
 from sen2pro.errors import Sen2ProError, shown
 
 LONGEST_LINE = 10_000_000  # bytes: the default; far beyond any sentence, and far below what would fill the memory
+_LONGEST_NAME, _LONGEST_PATH = 255, 4095  # bytes
 _COMPRESSED = {".gz": "gzip", ".xz": "xz"}
 
 
@@ -37,9 +38,11 @@ def check_path(path: str | Path) -> Path:
     if "\0" in str(path):
         raise Sen2ProError(f"a path cannot hold a NUL byte: {str(path)!r}")
     try:
-        os.fsencode(path)
+        encoded = os.fsencode(path)
     except UnicodeEncodeError:
         raise Sen2ProError(f"a path cannot hold half a surrogate pair: {str(path)!r}") from None
+    if len(encoded) > _LONGEST_PATH or max(map(len, encoded.split(os.fsencode(os.sep)))) > _LONGEST_NAME:
+        raise Sen2ProError(f"no file system has names this long: {shown(str(path))}")
     return Path(path)
 
 
