@@ -23,7 +23,7 @@ from pathlib import Path
 from common import cached_samples
 
 from sen2pro import Sen2Pro
-from sen2pro.distill import Teacher, fit_for
+from sen2pro.estimation.distill import Teacher, fit_for
 
 SAMPLES, CHUNK = 16, 256
 LENGTHS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 18, 22, 27, 33, 40, 48, 61)  # edges of the bins, in words

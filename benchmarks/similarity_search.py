@@ -19,13 +19,13 @@ from typing import Any
 import numpy as np
 from common import save
 
-from sen2pro.estimation import estimate
-from sen2pro.evaluation import sts
-from sen2pro.evaluation.lab import Lab
-from sen2pro.evaluation.reproduce.board import Board
-from sen2pro.evaluation.reproduce.readings import CORRECTED, SPHERE
-from sen2pro.evaluation.statistics import paired_bootstrap
+from sen2pro.estimation.moments import estimate
 from sen2pro.gaussian import Gaussian
+from sen2pro.metrics.statistics import paired_bootstrap
+from sen2pro.paper import sts
+from sen2pro.paper.lab import Lab
+from sen2pro.paper.tables.board import Board
+from sen2pro.paper.tables.readings import CORRECTED, SPHERE
 
 DEV = ("stsb_dev", "sick_trial")
 TEST = ("stsb_test", "sts12", "sts13", "sts14", "sts15")

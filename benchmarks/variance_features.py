@@ -20,8 +20,8 @@ from sklearn.preprocessing import StandardScaler
 
 from sen2pro import Sen2Pro
 from sen2pro.errors import TruncationWarning
-from sen2pro.evaluation.data import read_classification
-from sen2pro.evaluation.statistics import mean_statistic, paired_bootstrap
+from sen2pro.metrics.statistics import mean_statistic, paired_bootstrap
+from sen2pro.paper.data import read_classification
 from sen2pro.progress import progress
 
 TRAIN, TEST, CHUNK = 4000, 2000, 256

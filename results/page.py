@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from sen2pro.evaluation.report import Grid, Result, report_order, to_markdown
+from sen2pro.paper.report import Grid, Result, report_order, to_markdown
 
 HERE = Path(__file__).resolve().parent
 PAGE = HERE.parent / "docs" / "results.md"

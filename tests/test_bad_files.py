@@ -15,9 +15,9 @@ from test_cli import run
 
 from sen2pro import Sen2Pro, Sen2ProError
 from sen2pro.cli.classify import LabelledSource
-from sen2pro.cli.inputs import Source
-from sen2pro.evaluation import files
 from sen2pro.files import documents
+from sen2pro.files.sentences import Source
+from sen2pro.paper import files
 
 
 def in_file(path, content):

@@ -15,10 +15,10 @@ from sklearn.metrics import precision_recall_fscore_support
 from typer.testing import CliRunner
 
 from sen2pro.classification import Sen2ProClassifier, report
-from sen2pro.classification.metrics import confusion
 from sen2pro.cli import classify
 from sen2pro.cli.app import app
-from sen2pro.cli.inputs import Source
+from sen2pro.files.sentences import Source
+from sen2pro.metrics.probabilities import confusion
 
 ROWS = [(text, "sport") for text in SPORT] + [(text, "money") for text in MONEY]
 

@@ -15,15 +15,15 @@ from sen2pro.classification import FineTuning, Sen2ProClassifier, classifier
 from sen2pro.classification.baselines import _PENALTIES, augmented, logistic_regression, setfit
 from sen2pro.cli.app import app
 from sen2pro.errors import Sen2ProError
-from sen2pro.estimation import estimate
-from sen2pro.evaluation import paper
-from sen2pro.evaluation.catalogue import locate
-from sen2pro.evaluation.data import CLASSIFICATION_SETS, DataMissing
-from sen2pro.evaluation.lab import Lab
-from sen2pro.evaluation.reproduce import labelled, reproduce
-from sen2pro.evaluation.reproduce.labelled import PLAIN, POINT, SEN2VEC, SETFIT, TUNED, Task, TooMany, cut, few
-from sen2pro.evaluation.reproduce.sampled_texts import curves, roots, t8_line
-from sen2pro.evaluation.store import Store
+from sen2pro.estimation.moments import estimate
+from sen2pro.paper import numbers as paper
+from sen2pro.paper.catalogue import locate
+from sen2pro.paper.data import CLASSIFICATION_SETS, DataMissing
+from sen2pro.paper.lab import Lab
+from sen2pro.paper.store import Store
+from sen2pro.paper.tables import labelled, reproduce
+from sen2pro.paper.tables.labelled import PLAIN, POINT, SEN2VEC, SETFIT, TUNED, Task, TooMany, cut, few
+from sen2pro.paper.tables.sampled_texts import curves, roots, t8_line
 
 
 @pytest.fixture(scope="module")
@@ -121,7 +121,7 @@ def test_full_is_the_whole_training_set_without_the_validation_set(lab, monkeypa
 
 
 def test_what_would_take_too_long_is_left_out_and_said(lab, monkeypatch):
-    monkeypatch.setattr("sen2pro.evaluation.reproduce.labelled._MOST_COPIES", 320)
+    monkeypatch.setattr("sen2pro.paper.tables.labelled._MOST_COPIES", 320)
     result = reproduce("T1", lab)  # of AG News 640 copies, of IMDB 320
     rows = {(row[0], row[2]): row for row in result.grids[0].rows}
     assert rows["AG News", SEN2VEC][4] == "Sen2Vec, 15 copies would take the passes of 640 texts"

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from sen2pro import Gaussian, Sen2Pro
 from sen2pro.cli.app import app
-from sen2pro.storage import read
+from sen2pro.files.gaussians import read
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -155,7 +155,7 @@ def test_a_disk_that_refuses_to_write_is_said_and_leaves_no_file(tiny_folder, tm
 
 
 def test_a_read_only_folder_is_said_before_the_work():
-    from sen2pro.storage import GaussianWriter
+    from sen2pro.files.gaussians import GaussianWriter
 
     with tempfile.TemporaryDirectory() as name:
         Path(name).chmod(0o555)

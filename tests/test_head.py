@@ -9,7 +9,7 @@ from conftest import WORDS, build_network
 from safetensors.numpy import load_file, save_file
 
 from sen2pro import Gaussian, Head, Sen2Pro, Sen2ProError
-from sen2pro.head import CONFIG, TENSORS
+from sen2pro.estimation.head import CONFIG, TENSORS
 
 
 def some_sentences(count, seed, longest=20):

@@ -15,9 +15,9 @@ from safetensors.numpy import load_file, save_file
 from sen2pro import Sen2Pro, Sen2ProError
 from sen2pro.classification import FineTuning, Sen2ProClassifier
 from sen2pro.classification import saving as classifier_files
+from sen2pro.estimation.head import CONFIG, TENSORS, Head
+from sen2pro.estimation.whitening import Whitening
 from sen2pro.files import documents
-from sen2pro.head import CONFIG, TENSORS, Head
-from sen2pro.whitening import Whitening
 
 PERMISSIONS = ("trust_remote_code", "allow_pickle", "device", "revision", "token")
 

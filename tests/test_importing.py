@@ -6,9 +6,9 @@ import pytest
 
 from sen2pro import Sen2ProError
 from sen2pro.cli.data import run_import
-from sen2pro.evaluation import data
-from sen2pro.evaluation.data import EvalRank, Response, Segment
-from sen2pro.evaluation.importing import SUBTASKS, import_data
+from sen2pro.paper import data
+from sen2pro.paper.data import EvalRank, Response, Segment
+from sen2pro.paper.importing import SUBTASKS, import_data
 
 
 @pytest.fixture

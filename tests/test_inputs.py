@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from sen2pro import Sen2ProError
-from sen2pro.cli.inputs import Record, Source
+from sen2pro.files.sentences import Record, Source
 
 TEXTS = ["plain", 'with "quotes", and commas', "ünïcödé"]
 

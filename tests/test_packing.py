@@ -7,7 +7,7 @@ from conftest import FAMILIES, WORDS, build_network
 from transformers import LlamaConfig, LlamaModel
 
 from sen2pro import Sen2Pro
-from sen2pro.packing import Layout
+from sen2pro.encoder.packing import Layout
 
 PACKED = {"bert", "roberta", "xlm-roberta", "distilbert", "albert", "electra", "nomic-bert"}
 TEXTS = [" ".join(WORDS[i : i + n]) for i, n in enumerate([3, 9, 1, 3, 14, 5, 9, 3, 2, 20])]

@@ -11,17 +11,18 @@ from typer.testing import CliRunner
 from sen2pro import Gaussian, Sen2Pro
 from sen2pro.cli.app import app
 from sen2pro.errors import Sen2ProError
-from sen2pro.evaluation import paper, sts
-from sen2pro.evaluation.data import DataMissing, read_sts
-from sen2pro.evaluation.lab import Lab
-from sen2pro.evaluation.presets import PRESETS, resolve_preset
-from sen2pro.evaluation.report import Grid, Result, to_html, to_markdown, write
-from sen2pro.evaluation.reproduce import NEED_SAMPLES, TABLES, chosen, reproduce
-from sen2pro.evaluation.reproduce.board import Board
-from sen2pro.evaluation.reproduce.figures import importance
-from sen2pro.evaluation.reproduce.readings import MEANS, READINGS, SPHERE
-from sen2pro.evaluation.statistics import Undefined
-from sen2pro.evaluation.store import Store
+from sen2pro.metrics.statistics import Undefined
+from sen2pro.paper import numbers as paper
+from sen2pro.paper import sts
+from sen2pro.paper.data import DataMissing, read_sts
+from sen2pro.paper.lab import Lab
+from sen2pro.paper.presets import PRESETS, resolve_preset
+from sen2pro.paper.report import Grid, Result, to_html, to_markdown, write
+from sen2pro.paper.store import Store
+from sen2pro.paper.tables import NEED_SAMPLES, TABLES, chosen, reproduce
+from sen2pro.paper.tables.board import Board
+from sen2pro.paper.tables.figures import importance
+from sen2pro.paper.tables.readings import MEANS, READINGS, SPHERE
 
 
 @pytest.fixture(scope="module")
@@ -287,7 +288,7 @@ def test_another_seed_or_pooling_has_a_file_of_its_own_and_the_name_does_not_mat
 
 
 def test_a_stopped_run_goes_on_where_it_was(tiny, tmp_path, monkeypatch):
-    monkeypatch.setattr("sen2pro.evaluation.store._CHUNK", 16)  # two sentences of 4 + 4
+    monkeypatch.setattr("sen2pro.paper.store._CHUNK", 16)  # two sentences of 4 + 4
     texts = [f"the dog runs {end}" for end in ("today", "slowly", "quickly", "tomorrow", "home")]
     store, calls = Store(tmp_path, show=False), []
     model = Sen2Pro.__new__(Sen2Pro)

@@ -5,9 +5,9 @@ import pytest
 from small_data import write_sts
 
 from sen2pro import Gaussian, distance
-from sen2pro.evaluation import analogy, evalrank, sts, systems, theory
-from sen2pro.evaluation.data import EvalRank, Pairs, Quadruple, read_sts
-from sen2pro.evaluation.statistics import Undefined
+from sen2pro.metrics.statistics import Undefined
+from sen2pro.paper import analogy, evalrank, sts, systems, theory
+from sen2pro.paper.data import EvalRank, Pairs, Quadruple, read_sts
 
 PAIRS = Pairs("toy", ("x",) * 3 + ("y",) * 5, ("a",) * 8, ("b",) * 8, np.array([1, 2, 3, 1, 2, 3, 4, 5.0]))
 
@@ -122,7 +122,7 @@ def test_the_divergence_is_that_of_the_densities_up_to_monte_carlo_error():
 
 
 def test_the_distance_of_full_covariances_by_hand():
-    from sen2pro.evaluation.reproduce.covariance import full_distance
+    from sen2pro.paper.tables.covariance import full_distance
 
     # Left: samples (1, 1) and (-1, -1), covariance all ones. Right: (3, -1) and (1, 1), mean (2, 0), covariance -1.
     left, right = {"model": np.array([[[1.0, 1], [-1, -1]]])}, {"model": np.array([[[3.0, -1], [1, 1]]])}

@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 
 from sen2pro.checks import check_text, share
 from sen2pro.errors import Sen2ProError, one_of, shown
-from sen2pro.gaussian import Array, Array64, Gaussian, floored
+from sen2pro.gaussian import Gaussian, floored
 from sen2pro.signature import check_comparable
+from sen2pro.types import Array, Array64
 
 _BLOCK = 1024  # rows and columns of an all-pairs table that are worked on at once
 _BLOCK_NUMBERS = 1 << 22  # of a broadcast block

@@ -12,9 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 from sen2pro.checks import check_numbers, check_seed, check_whole, listed, place
 from sen2pro.errors import Sen2ProError, shown
 from sen2pro.signature import Signature, merged
+from sen2pro.types import Array, Array64
 
-Array = NDArray[np.float32]
-Array64 = NDArray[np.float64]
 _NO_INDEX = "a Gaussian is indexed by a number, a slice, or a list of numbers or truth values, not {}"
 _MOST_DRAWN = 1 << 32  # numbers that `sample` makes at once: 16 GB
 
@@ -254,14 +253,14 @@ class Gaussian:
         overwrite: bool = False,
     ) -> None:
         """Write to a `.parquet` or `.safetensors` file; ids and texts go into columns of a Parquet file."""
-        from sen2pro.storage import GaussianWriter
+        from sen2pro.files.gaussians import GaussianWriter
 
         with GaussianWriter(path, overwrite=overwrite) as writer:
             writer.write(self, ids=ids, texts=texts)
 
     @staticmethod
     def load(path: str | Path, *, verify: bool = True) -> Gaussian:
-        """Read what `save` or `sen2pro encode` wrote; `sen2pro.storage.read` also gives the ids and texts.
+        """Read what `save` or `sen2pro encode` wrote; `sen2pro.files.gaussians.read` also gives the ids and texts.
 
         Parameters
         ----------
@@ -271,6 +270,6 @@ class Gaussian:
             Compare the content with the digest in the file, which tells if a single bit has changed. It costs less
             than a tenth of the reading.
         """
-        from sen2pro.storage import read
+        from sen2pro.files.gaussians import read
 
         return read(path, verify=verify).gaussian

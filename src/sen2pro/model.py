@@ -14,22 +14,23 @@ from numpy.typing import NDArray
 from sen2pro import __version__
 from sen2pro.checks import SOURCES, check_rate, check_samples, check_seed, check_sentences, check_text, check_vocabulary
 from sen2pro.distances import distance, distance_pairwise
-from sen2pro.encoder import POOLINGS, PRECISIONS, Encoder
+from sen2pro.encoder.encoder import POOLINGS, PRECISIONS, Encoder
+from sen2pro.encoder.resolve import DEFAULT_MODEL
 from sen2pro.errors import HeadMissing, Sen2ProError, Sen2ProWarning, one_of, shown
-from sen2pro.estimation import COMBINATIONS, Moments, combine
+from sen2pro.estimation.head import CONFIG, Head, on_sphere, shipped
+from sen2pro.estimation.moments import COMBINATIONS, Moments, combine
+from sen2pro.estimation.shrinkage import shrunk, shrunk_to_batch
+from sen2pro.estimation.whitening import Whitening
 from sen2pro.files import documents
 from sen2pro.files.atomic import new_folder
 from sen2pro.files.documents import COUNT, NULL, NUMBER, TEXT, TRUTH, WHOLE, either, list_of, one_of_texts, record
 from sen2pro.files.text import check_path
-from sen2pro.gaussian import Array, Array64, Gaussian
-from sen2pro.head import CONFIG, Head, on_sphere, shipped
+from sen2pro.gaussian import Gaussian
 from sen2pro.progress import Show
-from sen2pro.resolve import DEFAULT_MODEL
 from sen2pro.sampling.edits import OPERATIONS
 from sen2pro.sampling.sampler import Sampler
-from sen2pro.shrinkage import shrunk, shrunk_to_batch
 from sen2pro.signature import Signature
-from sen2pro.whitening import Whitening
+from sen2pro.types import Array, Array64
 
 METHODS = ("sampling", "shrinkage", "one-pass")
 _SETTINGS_FILE, _WHITENING_FILE = "sen2pro.json", "sen2pro_whitening.safetensors"
@@ -226,7 +227,8 @@ class Sen2Pro:
     @property
     def whitening(self) -> Whitening | None:
         """The whitening in use, if any."""
-        return self.sampler.whitening
+        whitening = self.sampler.whitening
+        return whitening if isinstance(whitening, Whitening) else None
 
     @property
     def vocabulary(self) -> list[str]:
@@ -415,7 +417,7 @@ class Sen2Pro:
         verbose
             Whether to print the quality on the sentences held out.
         """
-        from sen2pro.distill import learn
+        from sen2pro.estimation.distill import learn
 
         texts = list(dict.fromkeys(check_sentences(corpus)))
         self._head = learn(self, texts, samples, held_out, batch_size, show_progress_bar)

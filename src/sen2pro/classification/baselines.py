@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sen2pro.classification.heads import Labels
 from sen2pro.errors import Sen2ProError
-from sen2pro.gaussian import Array, Array64
 from sen2pro.sampling.edits import edit
+from sen2pro.types import Array, Array64, Labels
 
 COPIES = 15  # of each training sentence, as in the paper
 PAIRS = 20  # alike, and as many different, of each training sentence for SetFit

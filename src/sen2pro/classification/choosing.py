@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sen2pro.classification.features import Scaling
-from sen2pro.classification.heads import Design, Labels, Weights, at_temperatures, fit
-from sen2pro.gaussian import Array64, Gaussian
+from sen2pro.classification.heads import Design, Weights, at_temperatures, fit
+from sen2pro.gaussian import Gaussian
+from sen2pro.types import Array64, Labels
 
 PENALTIES = (1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0)  # values of C
 FACTORS = 2.0 ** np.arange(-2, 10.5, 0.5)

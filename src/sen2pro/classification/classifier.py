@@ -19,17 +19,18 @@ from sen2pro.classification.checkpoints import Checkpoint
 from sen2pro.classification.choosing import PENALTIES, Choice, Fold, choose, folds
 from sen2pro.classification.features import FEATURES, Scaling
 from sen2pro.classification.finetune import fine_tuned
-from sen2pro.classification.heads import HEADS, Labels, Weights, fit, probabilities
+from sen2pro.classification.heads import HEADS, Weights, fit, probabilities
 from sen2pro.classification.labels import check_classes, check_labels, to_numbers
 from sen2pro.classification.loading import Packed, check_encoder, load_encoder
 from sen2pro.classification.training import FineTuning
+from sen2pro.encoder.resolve import DEFAULT_MODEL
 from sen2pro.errors import Sen2ProError, one_of, shown
 from sen2pro.files.text import check_path
-from sen2pro.gaussian import Array64, Gaussian
+from sen2pro.gaussian import Gaussian
 from sen2pro.model import Sen2Pro
 from sen2pro.progress import Show
-from sen2pro.resolve import DEFAULT_MODEL
 from sen2pro.signature import MATTERS, Signature
+from sen2pro.types import Array64, Labels
 
 Sentences = Sequence[str] | Gaussian
 Answers = Sequence[Any] | NDArray[Any]

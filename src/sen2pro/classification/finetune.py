@@ -15,12 +15,13 @@ from numpy.typing import NDArray
 
 from sen2pro.classification.choosing import Choice, Fold, choose
 from sen2pro.classification.features import Scaling
-from sen2pro.classification.heads import Labels, Weights, fit
+from sen2pro.classification.heads import Weights, fit
 from sen2pro.classification.training import FineTuning, Part, Trainer
 from sen2pro.errors import Sen2ProError
 from sen2pro.model import Sen2Pro
 from sen2pro.progress import Show
 from sen2pro.sampling.edits import edit
+from sen2pro.types import Labels
 
 if TYPE_CHECKING:
     from sen2pro.classification.classifier import Sen2ProClassifier

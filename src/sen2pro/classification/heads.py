@@ -17,12 +17,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from sen2pro.gaussian import Array64
+from sen2pro.types import Array64, Labels
 
 HEADS = ("expected", "sampled")
-Labels = NDArray[np.int64]
 _COPIES, _MOST_ROWS = 16, 8000  # samples of each sentence when training, and of all sentences
 _DRAWS = 256  # of the logits when predicting
 _CHUNK, _NUMBERS = 512, 1 << 18  # most rows whose draws are in memory at once, and most numbers of them

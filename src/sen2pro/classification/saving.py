@@ -19,8 +19,9 @@ from sen2pro.classification.heads import HEADS, Weights
 from sen2pro.classification.labels import check_labels
 from sen2pro.classification.loading import place, rebuilt, recipe
 from sen2pro.classification.training import FineTuning
+from sen2pro.encoder.resolve import OWN_NAMES
 from sen2pro.errors import Sen2ProError
-from sen2pro.estimation import COMBINATIONS
+from sen2pro.estimation.moments import COMBINATIONS
 from sen2pro.files import documents, tensors
 from sen2pro.files.atomic import new_folder, write_text
 from sen2pro.files.documents import (
@@ -37,10 +38,9 @@ from sen2pro.files.documents import (
     one_of_texts,
     record,
 )
-from sen2pro.gaussian import Array64
 from sen2pro.model import METHODS, Sen2Pro
-from sen2pro.resolve import OWN_NAMES
 from sen2pro.signature import Signature
+from sen2pro.types import Array64
 
 if TYPE_CHECKING:
     from sen2pro.classification.classifier import Sen2ProClassifier

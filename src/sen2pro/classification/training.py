@@ -25,13 +25,13 @@ from torch import Tensor, nn
 
 from sen2pro.classification.checkpoints import Checkpoint
 from sen2pro.classification.choosing import PENALTIES, Fold, choose
-from sen2pro.classification.heads import Labels
-from sen2pro.encoder import Encoder
+from sen2pro.encoder.encoder import Encoder
 from sen2pro.errors import Sen2ProError
 from sen2pro.gaussian import Gaussian
 from sen2pro.model import Sen2Pro
 from sen2pro.progress import Show, progress
 from sen2pro.sampling.edits import edit
+from sen2pro.types import Labels
 
 SCHEME = 2  # to be raised when training comes to give other weights: what was kept of it is then made anew
 _FEWEST_STEPS = 4  # of an epoch, however few the sentences

@@ -12,9 +12,9 @@ from typer.core import TyperGroup
 from sen2pro import __version__
 from sen2pro.cli import options
 from sen2pro.cli.terminal import Console, stopping_cleanly
+from sen2pro.encoder.resolve import DEFAULT_MODEL
 from sen2pro.errors import Sen2ProError
 from sen2pro.files.text import LONGEST_LINE
-from sen2pro.resolve import DEFAULT_MODEL
 
 
 class Group(TyperGroup):

@@ -12,18 +12,18 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from sen2pro.checks import is_blank
-from sen2pro.cli.inputs import Record, Source
 from sen2pro.cli.options import notes, parse_samples, quiet, report, together
 from sen2pro.cli.terminal import Console
 from sen2pro.errors import Sen2ProError, one_of, shown, some
 from sen2pro.files.atomic import replacing
+from sen2pro.files.sentences import Record, Source
 from sen2pro.files.text import LONGEST_LINE, check_path
 from sen2pro.progress import progress
 
 if TYPE_CHECKING:
     from sen2pro.classification import Sen2ProClassifier
     from sen2pro.classification.choosing import Choice
-    from sen2pro.gaussian import Array64
+    from sen2pro.types import Array64
 
 _CHUNK = 256  # sentences in memory at once
 _FORMATS = (".csv", ".tsv", ".jsonl")
@@ -316,7 +316,7 @@ def run_evaluate(
     import numpy as np
 
     from sen2pro.classification.report import evaluate_on, write
-    from sen2pro.evaluation.report import print_result
+    from sen2pro.paper.report import print_result
 
     classifier = _load(folder, model)
     names = [str(name) for name in classifier.classes_.tolist()]

@@ -6,8 +6,8 @@ from rich import box
 from rich.table import Table
 
 from sen2pro.cli.terminal import Console
-from sen2pro.evaluation import catalogue
-from sen2pro.evaluation.importing import import_data
+from sen2pro.paper import catalogue
+from sen2pro.paper.importing import import_data
 
 
 def run_list() -> None:

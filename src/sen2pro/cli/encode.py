@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from sen2pro.cli.inputs import Source
 from sen2pro.cli.options import far, far_notes, load, need_head, notes, report, together
 from sen2pro.cli.terminal import Console
 from sen2pro.errors import Sen2ProError
+from sen2pro.files.sentences import Source
 from sen2pro.progress import progress
 
 _CHUNK = 256  # sentences in memory at once
@@ -28,7 +28,7 @@ def run(
     settings: dict[str, Any],
 ) -> None:
     """Encode `input` into `output`; all that can be wrong with either is said before the model is loaded."""
-    from sen2pro.storage import GaussianWriter
+    from sen2pro.files.gaussians import GaussianWriter
 
     parquet = Path(output).suffix.lower() == ".parquet"
     if id_column and not parquet:

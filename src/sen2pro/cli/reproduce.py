@@ -8,10 +8,10 @@ from typing import Any
 from sen2pro.cli.options import notes, parse_samples, quiet
 from sen2pro.cli.terminal import Console
 from sen2pro.errors import Sen2ProError
-from sen2pro.evaluation.lab import FULL, Lab, Shots
-from sen2pro.evaluation.report import print_result, write
-from sen2pro.evaluation.reproduce import check_packages, chosen, reproduce
-from sen2pro.evaluation.store import Store
+from sen2pro.paper.lab import FULL, Lab, Shots
+from sen2pro.paper.report import print_result, write
+from sen2pro.paper.store import Store
+from sen2pro.paper.tables import check_packages, chosen, reproduce
 
 
 def run(

@@ -1,0 +1,175 @@
+"""One encoder, its settings and what was kept of it: what every table asks for Gaussians and vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+import numpy as np
+
+from sen2pro.encoder.resolve import DEFAULT_MODEL
+from sen2pro.errors import Sen2ProError
+from sen2pro.estimation.moments import combine, estimate
+from sen2pro.gaussian import Gaussian
+from sen2pro.model import Sen2Pro
+from sen2pro.paper.presets import resolve_preset
+from sen2pro.paper.store import Store, to_unit
+from sen2pro.types import Array, Array64
+
+_CHUNK = 256  # sentences
+Shots = int | Literal["full"]
+FULL: Literal["full"] = "full"
+KINDS = {"m+d": ("model", "data"), "m": ("model",), "d": ("data",)}
+
+
+@dataclass
+class Lab:
+    """Encodes for tables and figures.
+
+    Parameters
+    ----------
+    model
+        Hub id, folder, or the name of one of the paper's encoders (`sen2pro.paper.presets`).
+    preset
+        One of the paper's encoders by name, where `model` is the folder of it.
+    method, samples
+        As for `Sen2Pro`.
+    seeds
+        Scores are averaged over the seeds 0, 1, ... so many of them.
+    limit
+        Take so many items of a set (pairs, queries, segments), for a quick look.
+    shots
+        Numbers of examples of each class, for T1 and T7; `full` is the whole training set.
+    classification_method
+        The method of T1 and T7, which encode tens of thousands of texts: by default `method`, but one pass in place of
+        sampling where the model has a head.
+    finetune, setfit
+        Whether T1 has the fine-tuned classifier too, and SetFit; both train the encoder, minutes to an hour for each
+        draw without a GPU.
+    store
+        Keeps what was encoded.
+    settings
+        Other arguments of `Sen2Pro`.
+    """
+
+    model: str = DEFAULT_MODEL
+    preset: str | None = None
+    method: str = "sampling"
+    samples: int | tuple[int, int] = 15
+    seeds: int = 1
+    limit: int | None = None
+    shots: tuple[Shots, ...] = (10, 200)
+    classification_method: str | None = None
+    finetune: bool = False
+    setfit: bool = False
+    store: Store = field(default_factory=Store)
+    settings: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        counts = [("shots", shots) for shots in self.shots if shots != FULL]
+        for name, value in (("seeds", self.seeds), ("limit", self.limit), *counts):
+            if value is not None and value < 1:
+                raise Sen2ProError(f"{name} must be at least 1, not {value}")
+        self._source, self._preset, self.row = resolve_preset(self.model, self.preset)
+        self._models: dict[Any, Sen2Pro] = {}
+
+    @property
+    def title(self) -> str:
+        """What this encoder is called in a table."""
+        return self._preset.title if self._preset.title != self._source else self.encoder().encoder.name
+
+    def encoder(
+        self,
+        seed: int = 0,
+        *,
+        normalize: bool | None = None,
+        pooling: str | None = None,
+        corpus: Sequence[str] | None = None,
+    ) -> Sen2Pro:
+        """Return the model for a seed, in its own geometry by default; the whitened rows fit on `corpus`."""
+        whitened = self._preset.whitening
+        if whitened and corpus is None:
+            raise Sen2ProError("a whitened encoder is fitted on the sentences of the set it is used for")
+        key = (seed, normalize, pooling, tuple(corpus) if whitened and corpus else None)
+        if key not in self._models:
+            changes: dict[str, Any] = {} if self.method == "one-pass" else {"samples": self.samples}
+            found = Sen2Pro(
+                self._source,
+                method=self.method,
+                seed=seed,
+                normalize=normalize,
+                pooling=pooling or self._preset.pooling,
+                **{**changes, **self.settings},
+            )
+            if whitened:  # of another set each time: only the last is kept
+                found.fit_whitening(list(dict.fromkeys(corpus or ())))
+                self._models = {k: m for k, m in self._models.items() if k[3] == key[3]}
+            self._models[key] = found
+        return self._models[key]
+
+    def vectors(self, sentences: Sequence[str], pooling: str | None = None) -> Array:
+        """Return the plain vectors (n, k) scaled to length 1: Sen2Vec, to be compared by its dot product."""
+        return to_unit(self._raw_vectors(sentences, pooling))
+
+    def own_vectors(self, sentences: Sequence[str]) -> Array:
+        """Return the plain vectors (n, k) as the encoder gives them, of length 1 only if it is made so."""
+        found = self._raw_vectors(sentences, None)
+        return to_unit(found) if self.encoder(normalize=False, corpus=sentences).encoder.unit else found
+
+    def _raw_vectors(self, sentences: Sequence[str], pooling: str | None) -> Array:
+        return self.store.vectors(self.encoder(normalize=False, pooling=pooling, corpus=sentences), sentences)
+
+    def samples_of(
+        self, sentences: Sequence[str], seed: int = 0, *, normalize: bool = True, pooling: str | None = None
+    ) -> dict[str, Array]:
+        """Return the samples (n, N, k) of each source, on the unit sphere or as they are; they are kept."""
+        if self.method != "sampling":
+            raise Sen2ProError(
+                f"this needs the samples themselves, which {self.method} does not give: --method sampling"
+            )
+        found = self.store.samples(self.encoder(seed, normalize=False, pooling=pooling, corpus=sentences), sentences)
+        return {name: to_unit(samples) for name, samples in found.items()} if normalize else found
+
+    def parts(
+        self,
+        sentences: Sequence[str],
+        seed: int = 0,
+        *,
+        normalize: bool = True,
+        pooling: str | None = None,
+        keep_samples: bool = False,
+    ) -> dict[str, Gaussian]:
+        """Return the Gaussians of model and data uncertainty; what is kept are they, or the samples."""
+        if self.method != "sampling":
+            model = self.encoder(seed, normalize=normalize, pooling=pooling, corpus=sentences)
+            return self.store.parts(model, sentences)
+        raw = self.encoder(seed, normalize=False, pooling=pooling, corpus=sentences)
+        if not keep_samples:
+            return self.store.moments(raw, sentences, unit=normalize)
+        samples = self.samples_of(sentences, seed, normalize=normalize, pooling=pooling)
+        return {name: Gaussian(*moments(found), raw.signature(source=name)) for name, found in samples.items()}
+
+    def join(self, parts: dict[str, Gaussian], kind: str = "m+d", how: str = "individual") -> Gaussian:
+        """Join the parts of an uncertainty: `m+d`, `m` or `d`."""
+        chosen = [parts[source] for source in KINDS[kind]]
+        model = next(iter(self._models.values()))
+        counts = [1 if self.method == "one-pass" else model.samples[source] for source in KINDS[kind]]
+        mean, variance = combine([(part.mean, part.variance) for part in chosen], counts, how)
+        return Gaussian(mean, variance)
+
+    def signature(self, **changes: str) -> str:
+        """Return what was run, but for `changes`; the geometry is that of each similarity."""
+        model = next(iter(self._models.values()), None)
+        if model is None:
+            return f"model:{self._source}"
+        seeds = "0" if self.seeds == 1 else f"0-{self.seeds - 1}"
+        seeds = "no" if self.method == "one-pass" else seeds
+        found = replace(model.signature(), **{"geometry": "by similarity", "seed": seeds, **changes})
+        return f"{found}|limit:{self.limit or 'no'}"
+
+
+def moments(samples: Array) -> tuple[Array64, Array64]:
+    """Return mean and variance (n, k) of samples (n, N, k), without a copy of all of them in float64."""
+    found = [estimate(samples[start : start + _CHUNK]) for start in range(0, len(samples), _CHUNK)]
+    return np.concatenate([mean for mean, _ in found]), np.concatenate([variance for _, variance in found])
