@@ -57,7 +57,7 @@ def test_sources_are_the_two_ablations(bert, tokenizer, tiny):
 
 def test_sources_joined_are_what_encode_gives(tiny):
     assert tiny.join(tiny.encode_sources(TEXTS)) == tiny.encode(TEXTS)
-    with pytest.raises(Sen2ProError, match="joins model and data, not model"):
+    with pytest.raises(Sen2ProError, match=r"joins model and data, as encode_sources gives them, not \['model'\]"):
         tiny.join({"model": tiny.encode(TEXTS)})
 
 
