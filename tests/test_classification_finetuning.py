@@ -198,8 +198,8 @@ def test_few_judges_choose_the_temperature_and_nothing_else(shared_folder, monke
     fitted(shared_folder)
     fitted(shared_folder, C=10.0, head="sampled", features="mean+variance")
     assert asked == [
-        {"features": ("mean",), "heads": ("expected",), "penalties": (0.01,)},
-        {"features": ("mean+variance",), "heads": ("sampled",), "penalties": (10.0,)},
+        {"features": ("mean",), "heads": ("expected",), "c_values": (0.01,)},
+        {"features": ("mean+variance",), "heads": ("sampled",), "c_values": (10.0,)},
     ]
 
 

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sen2pro.checks import check_numbers, check_seed, check_whole, listed, place
+from sen2pro.arrays import check_numbers, place
+from sen2pro.checks import check_seed, check_whole, listed
 from sen2pro.errors import Sen2ProError, shown
 from sen2pro.signature import Signature, merged
 from sen2pro.types import Array, Array64

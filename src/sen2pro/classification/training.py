@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from sen2pro.classification.checkpoints import Checkpoint
-from sen2pro.classification.choosing import PENALTIES, Fold, choose
+from sen2pro.classification.choosing import C_VALUES, Fold, choose
 from sen2pro.encoder.encoder import Encoder
 from sen2pro.errors import Sen2ProError
 from sen2pro.gaussian import Gaussian
@@ -227,7 +227,7 @@ class Trainer:
             points.append(Gaussian(vectors, np.zeros_like(vectors)))
         parts = [Fold(points[0], train.labels, points[1], judges.labels)]
         found = choose(
-            parts, classes, features=("mean",), heads=("expected",), penalties=PENALTIES, seed=self.seed
+            parts, classes, features=("mean",), heads=("expected",), c_values=C_VALUES, seed=self.seed
         )  # fmt: skip
         return float(found.losses.mean())
 

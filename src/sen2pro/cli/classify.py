@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from sen2pro.checks import is_blank
-from sen2pro.cli.options import notes, parse_samples, quiet, report, together
+from sen2pro.cli.options import notes, quiet, report, together
 from sen2pro.cli.terminal import Console
 from sen2pro.errors import Sen2ProError, one_of, shown, some
 from sen2pro.files.atomic import replacing
@@ -133,7 +133,6 @@ def run_train(
         raise Sen2ProError(f"--C is a number above 0, not {settings['C']:g}; leave it out to have it chosen")
     if epochs is not None and not finetune:
         raise Sen2ProError("--epochs is for the training of the encoder; give --finetune too, or leave it out")
-    settings["samples"] = parse_samples(settings["samples"])
     source = LabelledSource(data, column, label, longest_line=longest_line)
     texts, labels = source.read()
     source.check_classes(labels, choose=validation is None)
@@ -196,7 +195,7 @@ def _explained(choice: Choice) -> str:
         (f"features {choice.features}", _MEANING[choice.features]),
         (f"head {choice.head}", _MEANING[choice.head]),
         (f"C {choice.C:g}", "the smaller, the stronger the regularisation"),
-        (f"temperature {choice.temperature:.3g}", "factor on the weights: the greater, the surer the probabilities"),
+        (f"temperature {choice.temperature:.3g}", "divides the scores: the smaller, the surer the probabilities"),
     ]
     return "\n".join(f"  {what:<24}{meaning}" for what, meaning in lines)
 

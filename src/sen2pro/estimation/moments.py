@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sen2pro.checks import check_numbers, check_text
+from sen2pro.arrays import check_numbers
+from sen2pro.checks import check_text
 from sen2pro.errors import Sen2ProError, one_of, shown
 from sen2pro.estimation.shrinkage import shrunk_to_batch
+from sen2pro.settings import COMBINATIONS
 from sen2pro.types import Array64
 
 ESTIMATORS = ("diagonal", "shrinkage", "banded(b)", "full")
-COMBINATIONS = ("individual", "unified")
 
 
 def estimate(samples: NDArray[Any], estimator: str = "diagonal") -> tuple[Array64, Array64]:

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sen2pro.checks import check_numbers, check_whole
+from sen2pro.arrays import check_numbers
+from sen2pro.checks import check_whole
 from sen2pro.errors import Sen2ProError, Sen2ProWarning
 from sen2pro.files import tensors
 from sen2pro.files.atomic import replacing
