@@ -50,7 +50,7 @@ def test_parquet_has_plain_columns_that_other_tools_read(tmp_path):
     g = gaussian()
     g.save(tmp_path / "g.parquet", ids=["a", "b", "c", "d"], texts=["w", "x\ny", "ü", "z"])
     table = pq.read_table(tmp_path / "g.parquet")
-    assert table.column_names == ["id", "text", "mean", "variance"]
+    assert table.column_names == ["id", "text", "total_variance", "mean", "variance"]
     assert str(table.schema.field("mean").type) == "fixed_size_list<element: float>[3]"
     assert table.column("text").to_pylist() == ["w", "x\ny", "ü", "z"]
     assert json.loads(table.schema.metadata[b"sen2pro.signature"]) == json.loads(g.signature.to_json())

@@ -127,7 +127,7 @@ def _model(config: Mapping[str, Any], folder: Path, given: str | Path | Sen2Pro 
     if given is None and not known:
         raise Sen2ProError(
             f"the classifier in {folder} was trained with the model {name!r}, which is not in its folder. A folder may "
-            f"not choose where weights come from: if you trust that model, pass model={name!r} (--model), or say where "
+            f"not choose where weights come from: if you trust that model, pass model={name!r}, or say where "
             "it is now"
         )
     if isinstance(given, Sen2Pro):

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from sen2pro.checks import is_blank
-from sen2pro.cli.options import notes, quiet, report, together
+from sen2pro.cli.options import notes, report, together
 from sen2pro.cli.terminal import Console
 from sen2pro.errors import Sen2ProError, one_of, shown, some
 from sen2pro.files.atomic import replacing
@@ -43,7 +43,7 @@ class LabelledSource(Source):
     JSONL and Parquet may also have whole numbers and truth values.
     """
 
-    _id_option = "--label-column"
+    _id_option = "label_column"
     _all_rows_matter = True  # each may bring a new label
 
     def __init__(self, path: str, column: str | None, label: str, *, longest_line: int = LONGEST_LINE) -> None:
@@ -140,7 +140,6 @@ def run_train(
     from sen2pro.classification import FineTuning, Sen2ProClassifier
     from sen2pro.classification.finetune import FEWEST_JUDGES
 
-    quiet()
     # The checkpoints go beside the folder: a killed run can be started again as it was.
     checkpoints = f"{folder}.checkpoints"
     how = {} if epochs is None else {"epochs": epochs}
@@ -225,7 +224,6 @@ def run_predict(
     number = source.count()
     if number == 0:
         raise nothing_in(source)
-    quiet()
     classifier = _load(folder, model)
     total = 0
     with notes() as gathered, _writer(path, classifier.classes_.tolist(), id_column is not None) as put:
@@ -311,7 +309,6 @@ def run_evaluate(
     number = source.count()
     if number == 0:
         raise nothing_in(source)
-    quiet()
     import numpy as np
 
     from sen2pro.classification.report import evaluate_on, write

@@ -69,19 +69,10 @@ LongestLine = Annotated[
 
 
 def load(**settings: Any) -> Sen2Pro:
-    """Load a model quietly: no bars and no advice of the libraries underneath."""
-    quiet()
+    """Load a model."""
     from sen2pro.model import Sen2Pro
 
     return Sen2Pro(**settings)
-
-
-def quiet() -> None:
-    """Switch off the bars and the advice of the libraries underneath."""
-    from transformers.utils import logging
-
-    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
-    logging.set_verbosity_error()  # type: ignore[no-untyped-call]
 
 
 def parse_samples(text: str | None) -> int | tuple[int, int] | None:
@@ -145,9 +136,9 @@ def far_notes(count: int, total: int) -> list[Sen2ProWarning]:
 
 def report(gathered: list[Sen2ProWarning], signature: object) -> None:
     """Print each warning once, and the signature, below a result."""
-    from sen2pro.cli.terminal import Console
+    from sen2pro.cli.terminal import Console, in_flags
 
     console = Console()
     for text in dict.fromkeys(map(str, gathered)):
-        console.print(f"note: {text}", style="yellow", markup=False, highlight=False)
+        console.print(f"note: {in_flags(text)}", style="yellow", markup=False, highlight=False)
     console.print(f"signature: {signature}", style="dim", markup=False, highlight=False, soft_wrap=True)

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import torch
@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from sen2pro.checks import check_text
 from sen2pro.encoder.dropout import KeyedDropout, Site, Tokens, mode
-from sen2pro.encoder.loading import load, with_dropout_modules
+from sen2pro.encoder.loading import load, quietly, with_dropout_modules
 from sen2pro.encoder.packing import PACKED, Layout, register
 from sen2pro.encoder.vocabulary import whole_words
 from sen2pro.errors import Sen2ProError, TruncationWarning, one_of
@@ -29,6 +29,15 @@ _PROBES = ("a probe of this network", "a longer probe of this network, with more
 
 # A forward pass changes flags of the network, so it has to itself whoever else uses the same network.
 _LOCKS: WeakKeyDictionary[nn.Module, threading.RLock] = WeakKeyDictionary()
+
+
+class Probed(NamedTuple):
+    """What a small batch has shown of a network."""
+
+    sites: list[Site]  # where it has dropout
+    may_pad: bool  # a few architectures look at padding; theirs are batches of one length
+    packs: bool  # whether sentences may stand in one row without padding
+    first_position: int  # of a packed sentence's first token
 
 
 class Encoder:
@@ -71,12 +80,12 @@ class Encoder:
         self._lock = _LOCKS.setdefault(self.network, threading.RLock())
         self._inputs = set(inspect.signature(self.network.forward).parameters)
         self._hashed: tuple[int, str] = (-1, "")
-        self.sites = self._probe()
+        self._probed = self._probe()
         self.trained_with_dropout = any(site.rate for site in self.sites)
         if dropout is not None:
             self.rate = dropout
             self.network = with_dropout_modules(self.network, dropout)
-            self.sites = self._probe()
+            self._probed = self._probe()
         self._compare_with_source()
         self._versions_at_start = self._versions()
 
@@ -100,6 +109,21 @@ class Encoder:
     def forget_folder(self) -> None:
         """Forget where the files came from, because they are not there any more."""
         self.folder = None
+
+    @property
+    def sites(self) -> list[Site]:
+        """Where the network has dropout, and at which rates."""
+        return self._probed.sites
+
+    @property
+    def may_pad(self) -> bool:
+        """Whether sentences of different lengths may share a batch."""
+        return self._probed.may_pad
+
+    @property
+    def packs(self) -> bool:
+        """Whether sentences stand in one row, without padding."""
+        return self._probed.packs
 
     @property
     def device(self) -> torch.device:
@@ -212,7 +236,9 @@ class Encoder:
         each of the hidden states `layers` follows, in further columns. Rows of one length should stand together. With
         `gradient`, to train the network, what comes back can be differentiated.
         """
-        layout = Layout([len(ids) for ids in tokens]) if self.packs and not gradient else None
+        layout = None
+        if self._probed.packs and not gradient:
+            layout = Layout([len(ids) for ids in tokens], self._probed.first_position)
         dropout = None if numbers is None else KeyedDropout(seed, tokens, numbers, self.rate, layout)
         return self._forward(tokens, dropout, layout, prompt_length, layers, gradient)
 
@@ -253,7 +279,7 @@ class Encoder:
 
     def _packed(self, tokens: Sequence[Tokens], layout: Layout) -> tuple[dict[str, Tensor], Tensor]:
         """Put all sentences into one row; the mask is that of the unpacked states."""
-        positions = [self._first_position + i for n in layout.lengths for i in range(n)]
+        positions = [layout.first + i for n in layout.lengths for i in range(n)]
         inputs = {"input_ids": [list(chain.from_iterable(tokens))], "position_ids": [positions]}
         mask = [[1] * n + [0] * (max(layout.lengths) - n) for n in layout.lengths]
         return self._tensors(inputs), torch.tensor(mask, device=self.device)
@@ -272,44 +298,45 @@ class Encoder:
             tensors["token_type_ids"] = torch.zeros_like(tensors["input_ids"])
         return {name: value for name, value in tensors.items() if name in self._inputs}
 
-    def _probe(self) -> list[Site]:
-        """Run a small batch to find the dropout sites, and to see that neighbours and padding do not matter."""
+    def _probe(self) -> Probed:
+        """Run a small batch to see what can be done with this network."""
         short, long = self.tokens(_PROBES)
         other = short[::-1]
         exact = self.precision == "float32" and next(self.network.parameters()).dtype == torch.float32
         tolerance = 1e-4 if exact else 3e-2
 
-        def last(*batch: Tokens, dropout: bool = True, pack: bool = False) -> tuple[Tensor, list[Site]]:
-            layout = Layout([len(ids) for ids in batch]) if pack else None
+        def last(*batch: Tokens, dropout: bool = True, first: int | None = None) -> tuple[Tensor, list[Site]]:
+            layout = None if first is None else Layout([len(ids) for ids in batch], first)
             keyed = KeyedDropout(0, batch, [0] * len(batch), self.rate, layout)
             return self._forward(batch, keyed if dropout else None, layout)[-1], keyed.sites
 
         def same(a: Tensor, b: Tensor) -> bool:
             return bool((a - b).abs().max() <= tolerance * a.abs().max())
 
+        def packs(first: int) -> bool:
+            try:
+                return all(
+                    same(last(short, dropout=keyed)[0], last(long, other, short, dropout=keyed, first=first)[0])
+                    for keyed in (True, False)
+                )
+            except Exception as error:  # whatever a network says to a batch it was not written for
+                if isinstance(error, MemoryError) or "memory" in str(error).lower():
+                    raise
+                return False
+
         alone, _ = last(short)
         padded, sites = last(long, short)
-        self.may_pad = same(alone, padded)  # a few architectures look at padding; theirs are batches of one length
-        if not self.may_pad and not same(alone, last(other, short)[0]):
+        may_pad = same(alone, padded)
+        if not may_pad and not same(alone, last(other, short)[0]):
             raise Sen2ProError(
                 f"a sentence's sample depends on its neighbours in this {type(self.network).__name__}: it draws random "
                 "numbers, or mixes sentences, in a way that sen2pro cannot key by sentence"
             )
-        self.packs = False
         register()
         # Positions count from 0, or from after the padding index (RoBERTa); with other ideas a network is padded.
-        for first in (0, (self.tokenizer.pad_token_id or 0) + 1):
-            self._first_position = first
-            try:
-                self.packs = "position_ids" in self._inputs and all(
-                    same(last(short, dropout=keyed)[0], last(long, other, short, dropout=keyed, pack=True)[0])
-                    for keyed in (True, False)
-                )
-            except Exception:  # whatever a network says to a batch it was not written for
-                continue
-            if self.packs:
-                break
-        return sites
+        tried = (0, (self.tokenizer.pad_token_id or 0) + 1) if "position_ids" in self._inputs else ()
+        first = next((first for first in tried if packs(first)), None)
+        return Probed(sites, may_pad, first is not None, first or 0)
 
     def _compare_with_source(self) -> None:
         """Refuse a sentence-transformers pipeline that is not reproduced by network, pooling and tail."""
@@ -330,9 +357,10 @@ class Encoder:
 
     def save(self, folder: Path) -> None:
         """Write network, tokenizer and pooling to a folder that sentence-transformers and transformers can read."""
-        self.source.save_pretrained(str(folder))
-        if not self._is_sentence_transformer:
-            self.tokenizer.save_pretrained(str(folder))
+        with quietly():
+            self.source.save_pretrained(str(folder))
+            if not self._is_sentence_transformer:
+                self.tokenizer.save_pretrained(str(folder))
 
 
 def _pool(pooling: str, states: list[Tensor], mask: Tensor) -> Tensor:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -87,21 +89,41 @@ def _load_folder(folder: Path, tokenizer: Any, trust_remote_code: bool, allow_pi
     if not trust_remote_code:
         check_folder(folder)
     try:
-        if (folder / "modules.json").is_file():
-            from sentence_transformers import SentenceTransformer
-
-            return SentenceTransformer(str(folder), device="cpu", model_kwargs=options, **where), None
-        from transformers import AutoModel, AutoTokenizer
-
-        network = AutoModel.from_pretrained(folder, **where, **options)
-        tokenizer = tokenizer or AutoTokenizer.from_pretrained(folder, **where)
-        return network, tokenizer
+        with quietly():
+            return _loaded(folder, tokenizer, where, options)
     except SafetensorError as error:
         raise Sen2ProError(f"the weights in {folder} are broken ({error}); fetch them again") from None
     except Sen2ProError:
         raise
     except Exception as error:  # whatever the libraries say to files that they were not written for
         raise Sen2ProError(f"the model in {folder} cannot be loaded: {_said(error)}") from error
+
+
+@contextmanager
+def quietly() -> Iterator[None]:
+    """Switch off the loading bars and the advice of the libraries underneath for a while."""
+    from transformers.utils import logging
+
+    bars, level = logging.is_progress_bar_enabled(), logging.get_verbosity()
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    logging.set_verbosity_error()  # type: ignore[no-untyped-call]
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+        if bars:
+            logging.enable_progress_bar()  # type: ignore[no-untyped-call]
+
+
+def _loaded(folder: Path, tokenizer: Any, where: dict[str, Any], options: dict[str, Any]) -> tuple[Any, Any]:
+    if (folder / "modules.json").is_file():
+        from sentence_transformers import SentenceTransformer
+
+        return SentenceTransformer(str(folder), device="cpu", model_kwargs=options, **where), None
+    from transformers import AutoModel, AutoTokenizer
+
+    network = AutoModel.from_pretrained(folder, **where, **options)
+    return network, tokenizer or AutoTokenizer.from_pretrained(folder, **where)
 
 
 def _said(error: Exception) -> str:

@@ -30,8 +30,8 @@ class Layout:
     ([0, 2, 5], [(0, 1, 2), (2, 2, 3)])
     """
 
-    def __init__(self, lengths: Sequence[int]) -> None:
-        self.lengths = list(lengths)
+    def __init__(self, lengths: Sequence[int], first: int = 0) -> None:
+        self.lengths, self.first = list(lengths), first  # `first` is the position of a sentence's first token
         self.total = sum(self.lengths)
         self.starts = [0, *accumulate(self.lengths)][:-1]
 

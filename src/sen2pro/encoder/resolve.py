@@ -127,5 +127,5 @@ def _check_weights(folder: Path, allow_pickle: bool) -> None:
         if not any((pickled.parent / name).is_file() for name in names):
             raise Sen2ProError(
                 f"{pickled.relative_to(folder)} in {folder} is in pickle format, which can run any code when loaded. "
-                "Convert it to safetensors, or pass allow_pickle=True (--allow-pickle) if you trust its source"
+                "Convert it to safetensors, or pass allow_pickle=True if you trust its source"
             )

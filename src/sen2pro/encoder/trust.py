@@ -98,7 +98,7 @@ def _check_keywords(folder: Path, file: str, given: dict[str, Any]) -> None:
 def _needs_code(folder: Path, why: str) -> Sen2ProError:
     return Sen2ProError(
         f"the model in {folder} asks to run code that does not come with sen2pro's libraries: {why}. If you trust its "
-        "source, pass trust_remote_code=True (--trust-remote-code)"
+        "source, pass trust_remote_code=True"
     )
 
 

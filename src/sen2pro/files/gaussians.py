@@ -45,7 +45,7 @@ class Stored(NamedTuple):
         array([1.], dtype=float32)
         """
         if self.ids is None:
-            raise Sen2ProError("no ids were kept in this file; write it with ids=... (--id-column)")
+            raise Sen2ProError("no ids were kept in this file; write it with ids=...")
         rows = [row for row, each in enumerate(self.ids) if each == id]
         if not rows:
             raise Sen2ProError(f"there is no id {id!r} among {len(self.ids)}")
@@ -94,7 +94,7 @@ class GaussianWriter:
         if not self.path.parent.is_dir():
             raise Sen2ProError(f"there is no folder {self.path.parent}")
         if self.path.exists() and not overwrite:
-            raise Sen2ProError(f"{self.path} exists; pass overwrite (--overwrite) to replace it")
+            raise Sen2ProError(f"{self.path} exists; pass overwrite=True to replace it")
         self._temporary = self.path
         self._open = ExitStack()
         self._digest = ContentDigest()
@@ -111,9 +111,18 @@ class GaussianWriter:
         return self
 
     def write(
-        self, gaussian: Gaussian, *, ids: Sequence[str] | None = None, texts: Sequence[str] | None = None
+        self,
+        gaussian: Gaussian,
+        *,
+        ids: Sequence[str] | None = None,
+        texts: Sequence[str] | None = None,
+        parts: Mapping[str, Gaussian] | None = None,
     ) -> None:
-        """Add a batch (or a single Gaussian, which then must be the only one)."""
+        """Add a batch (or a single Gaussian, which then must be the only one).
+
+        A Parquet file also gets the column `total_variance` and, where `parts` gives the Gaussians of the sources as
+        `encode_sources` does, `model_variance` and `data_variance`: for other tools, to sort and filter by.
+        """
         columns = {name: values for name, values in (("id", ids), ("text", texts)) if values is not None}
         rows = 1 if len(gaussian.shape) == 1 else len(gaussian)
         for name, values in columns.items():
@@ -134,9 +143,14 @@ class GaussianWriter:
             self._digest.texts(name, values)
         for name, numbers in _arrays(gaussian).items():
             self._digest.numbers(name, numbers)
-        (self._write_parquet if self._format == ".parquet" else self._write_tensors)(gaussian, columns)
+        if self._format == ".parquet":
+            self._write_parquet(gaussian, columns, parts or {})
+        else:
+            self._write_tensors(gaussian, columns)
 
-    def _write_parquet(self, gaussian: Gaussian, columns: dict[str, Sequence[str]]) -> None:
+    def _write_parquet(
+        self, gaussian: Gaussian, columns: dict[str, Sequence[str]], parts: Mapping[str, Gaussian]
+    ) -> None:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
@@ -147,7 +161,9 @@ class GaussianWriter:
         }
         numbers = {} if gaussian.coverage is None else {"coverage": pa.array(np.atleast_1d(gaussian.coverage))}
         strings = {name: pa.array(values, pa.string()) for name, values in columns.items()}
-        table = pa.table({**strings, **vectors, **numbers})
+        totals = {"total": gaussian, **parts}
+        sums = {f"{name}_variance": pa.array(np.atleast_1d(each.total_variance)) for name, each in totals.items()}
+        table = pa.table({**strings, **sums, **vectors, **numbers})
         if self._parquet is None:
             self._parquet = pq.ParquetWriter(
                 self._temporary,

@@ -47,7 +47,7 @@ class Source:
         Most bytes that a line, or a field of a table, may have.
     """
 
-    _id_option = "--id-column"
+    _id_option = "id_column"
     _all_rows_matter = False  # or only how many there are
 
     def __init__(
@@ -221,7 +221,7 @@ class Source:
 
     def _column(self, names: list[str], place: str = "") -> str:
         """Return which of the columns holds the sentences; a row that has its own names says its place."""
-        for option, asked in ((self._id_option, self.id_column), ("--column", self.column)):
+        for option, asked in ((self._id_option, self.id_column), ("column", self.column)):
             if asked is not None and asked not in names:
                 if place:
                     raise self._wrong(place, f"this row has no {asked!r}, only: {', '.join(names) or 'nothing'}")
@@ -230,7 +230,7 @@ class Source:
             return self.column
         usual = [name for name in _USUAL_COLUMNS if name in names] or (names if len(names) == 1 else [])
         if not usual:
-            raise self._wrong(place, f"which column holds the sentences? --column one of: {', '.join(names)}")
+            raise self._wrong(place, f"which column holds the sentences? column=... is one of: {', '.join(names)}")
         return usual[0]
 
     def _from_row(self, place: str, row: dict[str, Any]) -> Record:
@@ -256,7 +256,7 @@ class Source:
         if not isinstance(text, str):
             raise self._wrong(place, f"the sentence is not a text but {shown(text)}")
         if is_blank(text) and not self.skip_blank:
-            raise self._wrong(place, "the sentence is empty or blank (--skip-blank passes over it)")
+            raise self._wrong(place, "the sentence is empty or blank (skip_blank=True passes over it)")
         if "\0" in text:
             raise self._wrong(place, "a NUL byte: is this a text file?")
         if has_surrogates(text):
