@@ -38,7 +38,7 @@ class Gaussian:
     mean, variance
         Arrays of one shape, (k,) or (n, k). Kept as read-only float32.
     signature
-        How the Gaussians were made; two Gaussians with differing signatures refuse to be compared.
+        How the Gaussians were made. Comparing Gaussians made with different settings raises an error that names them.
     coverage
         Of a head's predictions, how far each sentence is from what the head was fitted on: () or (n,), see `coverage`.
     copy

@@ -179,6 +179,11 @@ class Sen2Pro:
         return self._settings.seed
 
     @property
+    def depends_on_batch(self) -> bool:
+        """Whether a result depends on the other sentences of its batch: with shrinkage that has no head, alone."""
+        return self.method == "shrinkage" and self._head is None
+
+    @property
     def sampler(self) -> Sampler:
         """What runs the encoder."""
         return self._sampler
@@ -235,8 +240,8 @@ class Sen2Pro:
             )
         if not self.encoder.trained_with_dropout:
             warnings.warn(
-                f"this model was not trained with dropout; at a rate of {self.encoder.rate} its uncertainty is that of "
-                "a network it has never been",
+                f"this model was not trained with dropout; treat its variances at a rate of {self.encoder.rate} as a "
+                "rough guide",
                 Sen2ProWarning,
                 stacklevel=3,
             )

@@ -71,7 +71,7 @@ def fine_tuned(
 
 
 def _simple(choices: Mapping[str, Sequence[Any]]) -> dict[str, Sequence[Any]]:
-    """Return what is left to choose from when there are too few to judge: what was asked for, else what is simple."""
+    """Fix every option but the temperature when validation data is scarce."""
     only = {name: options[:1] for name, options in choices.items()}
     return only if len(choices["c_values"]) == 1 else {**only, "c_values": (_UNJUDGED_C,)}
 

@@ -33,7 +33,7 @@ from sen2pro.progress import Show, progress
 from sen2pro.sampling.edits import edit
 from sen2pro.types import Labels
 
-SCHEME = 2  # to be raised when training comes to give other weights: what was kept of it is then made anew
+SCHEME = 2  # cache version: raise it when training gives different weights
 _FEWEST_STEPS = 4  # of an epoch, however few the sentences
 _TOGETHER = 4  # sentences of one class that stand together in a batch, so that there are pairs of them
 _MOST_EPOCHS = 20
@@ -46,11 +46,10 @@ class FineTuning:
     Parameters
     ----------
     epochs, patience
-        At most so many epochs, of at least four steps each, by default 20; training stops after `patience` of them
-        without a better log-loss on the validation part. Where that has fewer than 40 sentences, which cannot tell one
-        epoch from the next, there are exactly so many epochs, by default 6, over which the learning rate falls to
-        nothing; nor do they choose features, head and penalty (mean, `expected` and 0.01, unless given), but only the
-        temperature.
+        Maximum number of epochs (default 20; exactly 6 with fewer than 40 validation sentences). Training stops after
+        `patience` epochs without a better log-loss on the validation part. Fewer than 40 validation sentences cannot
+        tell one epoch from the next: then the learning rate falls to 0 over all epochs, and these sentences choose the
+        temperature only (features, head and C are `mean`, `expected` and 0.01, unless given).
     batch_size, accumulate
         Sentences in memory at once, all pairs of which are compared, and how many such batches make a step.
     passes

@@ -113,7 +113,7 @@ def together(gathered: list[Sen2ProWarning], total: int) -> list[Sen2ProWarning]
 
 def need_head(model: Sen2Pro) -> None:
     """Refuse to shrink without a head: the prior would come from whatever sentences are in memory together."""
-    if model.method == "shrinkage" and model.head is None:
+    if model.depends_on_batch:
         raise Sen2ProError(
             f"there is no head for {model.encoder.name} with these settings to shrink towards; fit one with sen2pro "
             "distill and pass it with --head"
@@ -126,7 +126,7 @@ def far(gaussian: Gaussian) -> int:
 
 
 def far_notes(count: int, total: int) -> list[Sen2ProWarning]:
-    """Say so."""
+    """Warn that the head does not know text like this."""
     text = (
         f"{count} of {total} sentences are far from all that the head was fitted on (coverage below 0.01); sample them "
         "(--method sampling), or fit a head on text like this (sen2pro distill)"

@@ -7,7 +7,7 @@ leave-one-out error; the hidden states to read and the scale to predict variance
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -33,6 +33,7 @@ _PENALTIES = (0.0, *np.geomspace(1, 1e6, 13), np.inf)
 _KEPT = 0.97  # of the gain of all components, when the least useful ones are dropped
 _AXES = 64
 _AT_LEAST = 200  # sentences
+Candidates = dict[str, tuple[int, ...] | None]  # name -> hidden states that are read; None: the length alone
 _FLOOR = 1e-4  # of a dimension's average variance: a smaller one is a lack of samples
 _SURE = 0.25  # standard error of an R2 that is still reported
 
@@ -208,53 +209,78 @@ def fit(
     n = len(plain)
     order = np.random.default_rng(0).permutation(n)
     held, rest = order[: int(n * held_out)], order[int(n * held_out) :]
-    candidates: dict[str, tuple[int, ...] | None] = {"length": None, "last": ()}
+    candidates: Candidates = {"length": None, "last": ()}
     if len(layers) > 1:
         candidates |= {"ends": (layers[0], layers[-1]), "spread": (layers[0], layers[len(layers) // 2], layers[-1])}
+    lessons = {source: _Lesson(samples, plain) for source, samples in teachers.items()}
+    choices, quality = _choose(states, lessons, candidates, held, rest)
+    coverage = _coverage(states, list(candidates.values())[-1] or (), rest, held)
+    parts = _fit_all(states, lessons, candidates, choices)
+    return Head(space=space, corpus=corpus, teacher=teacher, quality=quality, coverage=coverage, **parts)
+
+
+class _Choice(NamedTuple):
+    """Which states are read for the variance and on which scale it is predicted, and which for the shift."""
+
+    variance: str
+    transform: str
+    shift: str
+
+
+def _choose(
+    states: States,
+    lessons: Mapping[str, _Lesson],
+    candidates: Candidates,
+    held: NDArray[np.int64],
+    rest: NDArray[np.int64],
+) -> tuple[dict[str, _Choice], dict[str, dict[str, float]]]:
+    """Fit every candidate on a part of the sentences, and take what is best on those held out; also say how good."""
     scalars = states.scalars()
     low, high = scalars[rest].min(axis=0), scalars[rest].max(axis=0)
     terms, tried = basis(scalars), np.clip(scalars[held], low, high)
     ridges = {name: _Ridge(terms[rest], states.features(read)[rest]) for name, read in candidates.items()}
-    choices: dict[tuple[str, str], tuple[str, str]] = {}
+    choices: dict[str, _Choice] = {}
     quality: dict[str, dict[str, float]] = {}
-    lessons = {source: _Lesson(samples, plain) for source, samples in teachers.items()}
     for source, lesson in lessons.items():
-        found: dict[tuple[str, str], tuple[float, Array64]] = {}
+        variances: dict[tuple[str, str], tuple[float, Array64]] = {}
+        shifts: dict[str, tuple[float, Array64]] = {}
         for name, ridge in ridges.items():
             for transform in TRANSFORMS:
                 linear, out = ridge.fit(lesson.targets(transform)[rest], candidates[name], transform)
                 scale = lesson.scale(lesson.variances(transform, out), rest)
                 predicted = scale * lesson.variances(transform, linear(_rows(states, held), tried))
-                found[name, transform] = lesson.deviance(predicted, held), predicted
-        choices[source, "variance"] = best = min(found, key=lambda choice: found[choice][0])
-        predicted = found[best][1]
-        shifts: dict[str, tuple[float, Array64]] = {}
-        for name, ridge in ridges.items():
+                variances[name, transform] = lesson.deviance(predicted, held), predicted
             linear, _ = ridge.fit(lesson.shift[rest], candidates[name])
             shift = linear(_rows(states, held), tried)
             shifts[name] = float(((shift - lesson.shift[held]) ** 2).mean()), shift
-        name = min(shifts, key=lambda choice: shifts[choice][0])
-        choices[source, "shift"] = name, ""
-        quality[source] = lesson.quality(predicted, shifts[name][1], held, rest)
+        best = min(variances, key=lambda choice: variances[choice][0])
+        nearest = min(shifts, key=lambda choice: shifts[choice][0])
+        choices[source] = _Choice(*best, nearest)
+        quality[source] = lesson.quality(variances[best][1], shifts[nearest][1], held, rest)
+    return choices, quality
 
-    coverage = _coverage(states, list(candidates.values())[-1] or (), rest, held)
-    whole = {
-        name: _Ridge(terms, states.features(candidates[name])) for name in {choice for choice, _ in choices.values()}
-    }
+
+def _fit_all(
+    states: States, lessons: Mapping[str, _Lesson], candidates: Candidates, choices: Mapping[str, _Choice]
+) -> dict[str, dict[str, Any]]:
+    """Fit what was chosen on all sentences: the parts of a head, by name and source."""
+    terms = basis(states.scalars())
+    needed = {name for choice in choices.values() for name in (choice.variance, choice.shift)}
+    ridges = {name: _Ridge(terms, states.features(candidates[name])) for name in needed}
     parts: dict[str, dict[str, Any]] = {"shifts": {}, "variances": {}, "errors": {}, "live": {}, "strengths": {}}
     for source, lesson in lessons.items():
-        name, transform = choices[source, "variance"]
-        linear, out = whole[name].fit(lesson.targets(transform), candidates[name], transform)
-        predicted = lesson.variances(transform, out)
+        choice = choices[source]
+        targets = lesson.targets(choice.transform)
+        linear, out = ridges[choice.variance].fit(targets, candidates[choice.variance], choice.transform)
+        predicted = lesson.variances(choice.transform, out)
         scale = lesson.scale(predicted, slice(None))
         parts["variances"][source] = lesson.spread(linear, scale)
         parts["strengths"][source] = lesson.strength(np.log(scale * predicted))
-        name, _ = choices[source, "shift"]
-        parts["shifts"][source], out = whole[name].fit(lesson.shift, candidates[name])
+        parts["shifts"][source], out = ridges[choice.shift].fit(lesson.shift, candidates[choice.shift])
         noise = lesson.samples.variance.mean(axis=0) / lesson.samples.count
         parts["errors"][source] = np.maximum(((out - lesson.shift) ** 2).mean(axis=0) - noise, 0).astype(np.float32)
         parts["live"][source] = lesson.live
-    return Head(space=space, corpus=corpus, teacher=teacher, quality=quality, coverage=coverage, **parts)
+    return parts
 
 
 class _Lesson:
