@@ -3,6 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+# Evaluation data, for the tests on real sets and the benchmarks; without it these are left out.
+SEN2PRO_DATA ?= $(abspath $(wildcard ../shared/data))
+export SEN2PRO_DATA
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test lint format docs bench clean

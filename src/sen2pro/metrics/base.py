@@ -133,3 +133,12 @@ def cosine(a: NDArray[Any], b: NDArray[Any]) -> Scores:
     a, b = a.astype(np.float64), b.astype(np.float64)
     lengths = np.linalg.norm(a, axis=-1) * np.linalg.norm(b, axis=-1)
     return np.asarray((a * b).sum(axis=-1) / np.maximum(lengths, 1e-30), np.float64)
+
+
+def to_unit(vectors: NDArray[Any]) -> NDArray[Any]:
+    """Return vectors (..., k) scaled to length 1.
+
+    >>> to_unit(np.array([[3.0, 4.0]]))
+    array([[0.6, 0.8]])
+    """
+    return np.asarray(vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12))

@@ -86,6 +86,17 @@ def losses(probabilities: ArrayLike, truth: ArrayLike) -> Array64:
     return np.asarray(-np.log(np.maximum(p[np.arange(len(y)), y], _SMALLEST)))
 
 
+def at_temperature(probabilities: Array64, temperature: float) -> Array64:
+    """Return the probabilities (n, classes) when their logits are divided by a temperature.
+
+    >>> at_temperature(np.array([[0.8, 0.2]]), 0.5).round(4)  # 0.8^2 : 0.2^2
+    array([[0.9412, 0.0588]])
+    """
+    logits = np.log(np.maximum(probabilities, 1e-300)) / temperature
+    powers = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return np.asarray(powers / powers.sum(axis=1, keepdims=True))
+
+
 def calibration_error(probabilities: ArrayLike, truth: ArrayLike, bins: int = BINS) -> float:
     """Return the expected calibration error: how far confidence and accuracy are apart, over bins of equal width.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -83,6 +83,24 @@ def _checked(x: ArrayLike, y: ArrayLike) -> tuple[Array64, Array64]:
         if (side == side[0]).all():
             raise Undefined(f"no correlation: all {len(side)} values on one side are equal")
     return x_, y_
+
+
+def by_system(systems: Sequence[str], values: ArrayLike) -> dict[str, float]:
+    """Return the mean value of each system, in order of appearance.
+
+    >>> by_system(["x", "y", "x"], [1, 5, 3])
+    {'x': 2.0, 'y': 5.0}
+    """
+    names, numbers = np.array(systems), np.asarray(values, np.float64)
+    return {name: float(numbers[names == name].mean()) for name in dict.fromkeys(systems)}
+
+
+def aligned(scores: Mapping[str, float], human: Mapping[str, float]) -> tuple[Array64, Array64]:
+    """Return the two scores of the systems that have both, which must be at least 3."""
+    names = [name for name in scores if name in human]
+    if len(names) < 3:
+        raise Undefined(f"no correlation over {len(names)} systems ({', '.join(names)}); it takes at least 3")
+    return np.array([scores[n] for n in names], float), np.array([human[n] for n in names], float)
 
 
 class _Ranks:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
@@ -43,36 +45,31 @@ HUB = {
 
 
 @dataclass(frozen=True)
-class Origin:
-    """Where a set comes from, and how it gets into the data folder: by an import of that kind, or written by hand."""
+class Set:
+    """An evaluation set: the tables of the paper it serves, its files (compressed or not), where and how to get it."""
 
+    name: str
+    tables: str
+    files: tuple[str, ...]
     source: str
-    kind: str | None = None
-    columns: str = ""
-
-    @property
-    def way(self) -> str:
-        """What to do to have it."""
-        if self.kind:
-            return f"get it there and convert it: sen2pro data import {self.kind} SOURCE --to FOLDER"
-        return f"write it as {self.columns}"
+    way: str
 
 
-_SENTEVAL = Origin("SentEval (github.com/facebookresearch/SentEval, its data/downstream folder)", "senteval")
-_EVALRANK = Origin("EvalRank (github.com/BinWang28/EvalRank-Embedding-Evaluation)", "evalrank")
-_GRADE = Origin("GRADE (github.com/li3cmz/GRADE)", "grade")
-_WMT = Origin("WMT17 metrics task (github.com/AIPHES/ACL20-Reference-Free-MT-Evaluation, WMT17)", "wmt17")
-_FRECHET = Origin(
+def _published(source: str, kind: str) -> tuple[str, str]:
+    return source, f"get it there and convert it: python results/import_data.py {kind} SOURCE --to FOLDER"
+
+
+_SENTEVAL = _published("SentEval (github.com/facebookresearch/SentEval, its data/downstream folder)", "senteval")
+_EVALRANK = _published("EvalRank (github.com/BinWang28/EvalRank-Embedding-Evaluation)", "evalrank")
+_GRADE = _published("GRADE (github.com/li3cmz/GRADE)", "grade")
+_WMT = _published("WMT17 metrics task (github.com/AIPHES/ACL20-Reference-Free-MT-Evaluation, WMT17)", "wmt17")
+_FRECHET = (
     "Frechet BERT distance (github.com/yhlleo/frechet-bert-distance, datasets)",
-    columns="JSON lines with item, system, reference, response, human and, where it differs from system, origin",
+    "write it as JSON lines with item, system, reference, response, human and, where it differs from system, origin",
 )
-_SATS = Origin(
-    "SATS (github.com/rali-udem/sats-sentence-analogy, data/sats)", columns="tab separated columns relation, a, b"
-)
-_SICK_ANALOGY = Origin(
-    "SICK (pairs chosen by rule: negation, there is no, passive)",
-    columns="tab separated columns relation, a, b, c, d",
-)
+_COLUMNS = "write it as tab separated columns relation, a, b"
+_SATS = ("SATS (github.com/rali-udem/sats-sentence-analogy, data/sats)", _COLUMNS)
+_SICK_ANALOGY = ("SICK (pairs chosen by rule: negation, there is no, passive)", f"{_COLUMNS}, c, d")
 _TEXTS = {
     "ag_news": "AG News (Zhang et al. 2015; fancyzhx/ag_news on the Hugging Face hub)",
     "dbpedia14": "DBpedia-14 (Zhang et al. 2015; fancyzhx/dbpedia_14 on the Hugging Face hub)",
@@ -81,34 +78,30 @@ _TEXTS = {
 }
 
 
-@dataclass(frozen=True)
-class Set:
-    """An evaluation set: the tables of the paper it serves, its files (compressed or not), where it comes from."""
-
-    name: str
-    tables: str
-    files: tuple[str, ...]
-    origin: Origin
+def splits(name: str) -> tuple[str, ...]:
+    """Return the parts of a classification set."""
+    return SPLITS if name in WHOLE_SETS else SPLITS[:3]
 
 
 def _sets() -> tuple[Set, ...]:
     yearly, both = "T2,T6,T8,T10,F1-F3", {"stsb_test": "T6,T8,T10,F4", "sick_test": "T6,T8,T10"}
     sets = [
-        Set(name, yearly if name[3:].isdigit() else both.get(name, "-"), (f"sts/{name}.tsv",), _SENTEVAL)
+        Set(name, yearly if name[3:].isdigit() else both.get(name, "-"), (f"sts/{name}.tsv",), *_SENTEVAL)
         for name in STS_SETS
     ]
-    sets.append(Set("evalrank", "T3", ("evalrank/pos_pair.tsv", "evalrank/background_sent.tsv"), _EVALRANK))
+    sets.append(Set("evalrank", "T3", ("evalrank/pos_pair.tsv", "evalrank/background_sent.tsv"), *_EVALRANK))
     for name in DIALOGUE_SETS:
         tables = {"paper": "T4", "grade": "response level"}.get(name.split("_")[0], "-")
-        sets.append(Set(name, tables, (f"dialogue/{name}.jsonl",), _GRADE if name.startswith("grade") else _FRECHET))
-    sets += [Set(f"wmt17 {pair}", "T5", (f"wmt17/{pair}.tsv", "wmt17/da_sys.tsv"), _WMT) for pair in WMT_PAIRS]
-    sets.append(Set("wmt17 segments", "T11", ("wmt17/da_seg.jsonl",), _WMT))
-    sets.append(Set("sick analogy", "T9", ("analogy/sick_quadruples.tsv",), _SICK_ANALOGY))
-    sets.append(Set("sats analogy", "T9", ("analogy/sats_pairs.tsv",), _SATS))
-    for name in CLASSIFICATION_SETS:
-        origin = Origin(_TEXTS[name], columns="JSON lines with label (from 0), text and, where there is one, title")
-        splits = SPLITS if name in WHOLE_SETS else SPLITS[:3]
-        sets += [Set(f"{name}_{split}", "T1,T7", (f"textcls/{name}_{split}.jsonl",), origin) for split in splits]
+        origin = _GRADE if name.startswith("grade") else _FRECHET
+        sets.append(Set(name, tables, (f"dialogue/{name}.jsonl",), *origin))
+    sets += [Set(f"wmt17 {pair}", "T5", (f"wmt17/{pair}.tsv", "wmt17/da_sys.tsv"), *_WMT) for pair in WMT_PAIRS]
+    sets.append(Set("wmt17 segments", "T11", ("wmt17/da_seg.jsonl",), *_WMT))
+    sets.append(Set("sick analogy", "T9", ("analogy/sick_quadruples.tsv",), *_SICK_ANALOGY))
+    sets.append(Set("sats analogy", "T9", ("analogy/sats_pairs.tsv",), *_SATS))
+    way = "write it as JSON lines with label (from 0), text and, where there is one, title"
+    for name, source in _TEXTS.items():
+        files = {f"{name}_{split}": (f"textcls/{name}_{split}.jsonl",) for split in splits(name)}
+        sets += [Set(part, "T1,T7", file, source, way) for part, file in files.items()]
     return tuple(sets)
 
 
@@ -119,19 +112,27 @@ class DataMissing(Sen2ProError):
     """A set that is not there; the message says which file, where it comes from, and how to get it."""
 
 
+_CHOSEN: ContextVar[str | None] = ContextVar("the folder of evaluation data", default=None)
+
+
+@contextmanager
+def reading_from(folder: str | None) -> Iterator[None]:
+    """Read evaluation data from a folder, instead of the one that SEN2PRO_DATA names (for None)."""
+    token = _CHOSEN.set(folder)
+    try:
+        yield
+    finally:
+        _CHOSEN.reset(token)
+
+
 def folder() -> Path | None:
-    """Return the folder of evaluation data: SEN2PRO_DATA, else `../shared/data` beside a checkout, else None."""
-    named = os.environ.get("SEN2PRO_DATA")
-    if named:
-        if not Path(named).is_dir():
-            raise Sen2ProError(
-                f"SEN2PRO_DATA is {named!r}, which is no folder; set it to the folder of evaluation data"
-            )
-        return Path(named)
-    checkout = Path(__file__).resolve().parents[3]
-    roots = [Path.cwd(), *([checkout] if (checkout / "pyproject.toml").is_file() else [])]
-    places = (root.parent / "shared" / "data" for root in roots)
-    return next((place for place in places if place.is_dir()), None)
+    """Return the folder of evaluation data: the one of `reading_from`, else SEN2PRO_DATA, else None."""
+    chosen = _CHOSEN.get()
+    named = chosen or os.environ.get("SEN2PRO_DATA")
+    if named and not Path(named).is_dir():
+        what = "--data" if chosen else "SEN2PRO_DATA"
+        raise Sen2ProError(f"{what} is {named!r}, which is no folder; name the folder of evaluation data")
+    return Path(named) if named else None
 
 
 def locate(file: str) -> Path | None:
@@ -151,11 +152,11 @@ def need(file: str) -> Path:
 
 def missing(file: str, what: str = "") -> DataMissing:
     """Return the error for a set that is not there or not complete: its file, its source, and the way to get it."""
-    origin = next(entry.origin for entry in SETS if file in entry.files)
+    entry = next(entry for entry in SETS if file in entry.files)
     where = "there is no folder of evaluation data" if folder() is None else f"there is no {file} in the data folder"
     return DataMissing(
-        f"{what or where}. {file} (plain, .gz or .xz) comes from {origin.source}; {origin.way}. "
-        "SEN2PRO_DATA names the folder that is read"
+        f"{what or where}. {file} (plain, .gz or .xz) comes from {entry.source}; {entry.way}. "
+        "SEN2PRO_DATA or --data names the folder that is read"
     )
 
 
@@ -205,21 +206,16 @@ def on_hub(name: str) -> bool:
 
 
 @dataclass(frozen=True)
-class Listed:
+class Listed(Set):
     """A line of the listing.
 
     `found` is folder, hub (it would be fetched) or -; `rows` are those of the first file, `sha256` has the first 8
-    digits of every file as it is on disk; `way` says what to do to have the set.
+    digits of every file as it is on disk.
     """
 
-    name: str
-    tables: str
-    files: tuple[str, ...]
     found: str
     rows: int | None
     sha256: tuple[str, ...]
-    source: str
-    way: str
 
 
 def listing() -> list[Listed]:
@@ -227,12 +223,12 @@ def listing() -> list[Listed]:
     lines = []
     for entry in SETS:
         paths = [path for path in map(locate, entry.files) if path is not None]
-        whole = len(paths) == len(entry.files)
-        found = "folder" if whole else "hub" if on_hub(entry.name) else "-"
-        rows = _count(paths[0]) if whole else None
-        digests = tuple(hashlib.sha256(path.read_bytes()).hexdigest()[:8] for path in paths) if whole else ()
-        origin = entry.origin
-        lines.append(Listed(entry.name, entry.tables, entry.files, found, rows, digests, origin.source, origin.way))
+        if len(paths) == len(entry.files):
+            digests = tuple(hashlib.sha256(path.read_bytes()).hexdigest()[:8] for path in paths)
+            lines.append(Listed(**vars(entry), found="folder", rows=_count(paths[0]), sha256=digests))
+        else:
+            found = "hub" if on_hub(entry.name) else "-"
+            lines.append(Listed(**vars(entry), found=found, rows=None, sha256=()))
     return lines
 
 

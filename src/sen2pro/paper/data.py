@@ -16,23 +16,9 @@ from numpy.typing import NDArray
 
 from sen2pro.errors import Sen2ProError, one_of
 from sen2pro.paper import catalogue
-from sen2pro.paper.catalogue import (
-    CLASSIFICATION_SETS,
-    DIALOGUE_SETS,
-    SPLITS,
-    STS_SETS,
-    WHOLE_SETS,
-    WMT_PAIRS,
-    DataMissing,
-    folder,
-)
+from sen2pro.paper.catalogue import CLASSIFICATION_SETS, DIALOGUE_SETS, STS_SETS, WMT_PAIRS
+from sen2pro.paper.catalogue import DataMissing as DataMissing
 from sen2pro.paper.files import Row, objects, table
-
-__all__ = [
-    "CLASSIFICATION_SETS", "DIALOGUE_SETS", "SPLITS", "STS_SETS", "WHOLE_SETS", "WMT_PAIRS", "DataMissing", "EvalRank",
-    "Labelled", "Pairs", "Quadruple", "Response", "Segment", "Systems", "folder", "read_analogy", "read_classification",
-    "read_dialogue", "read_evalrank", "read_sts", "read_wmt_segments", "read_wmt_systems",
-]  # fmt: skip
 
 T = TypeVar("T")
 
@@ -72,13 +58,8 @@ class Pairs:
         """
         grouped = sorted(range(len(self)), key=lambda i: self.subtasks[i])  # stable, so each group keeps its order
         chosen = sorted(grouped[i] for i in spread(len(self), limit))
-        return Pairs(
-            self.name,
-            tuple(self.subtasks[i] for i in chosen),
-            tuple(self.left[i] for i in chosen),
-            tuple(self.right[i] for i in chosen),
-            self.gold[chosen],
-        )
+        subtasks, left, right = (tuple(side[i] for i in chosen) for side in (self.subtasks, self.left, self.right))
+        return Pairs(self.name, subtasks, left, right, self.gold[chosen])
 
 
 @dataclass(frozen=True)
@@ -124,7 +105,6 @@ class Response:
 class Systems:
     """A language pair: references, and the output and human score of every system that has both."""
 
-    pair: str
     references: tuple[str, ...]
     outputs: dict[str, tuple[str, ...]]
     human: dict[str, float]
@@ -134,7 +114,6 @@ class Systems:
 class Segment:
     """A translated segment with a human score of its own."""
 
-    pair: str
     reference: str
     hypothesis: str
     human: float
@@ -164,19 +143,11 @@ def read_sts(name: str) -> Pairs:
     """
     one_of("STS set", name, STS_SETS)
     file = f"sts/{name}.tsv"
-    rows = _rows(name, file, "score", "sentence1", "sentence2")
+    rows = _some(list(_rows(name, file, "score", "sentence1", "sentence2")), file)
+    subtasks = tuple(row.text("subtask") if "subtask" in row.fields else "" for row in rows)
+    left, right = (tuple(row.text(column) for row in rows) for column in ("sentence1", "sentence2"))
     low = 1 if name.startswith("sick") else 0
-    read = [
-        (
-            row.text("subtask") if "subtask" in row.fields else "",
-            row.text("sentence1"),
-            row.text("sentence2"),
-            row.number("score", low, 5),
-        )
-        for row in rows
-    ]
-    subtasks, left, right, gold = zip(*_some(read, file), strict=True)
-    return Pairs(name, subtasks, left, right, np.array(gold, dtype=np.float64))
+    return Pairs(name, subtasks, left, right, np.array([row.number("score", low, 5) for row in rows], np.float64))
 
 
 def read_evalrank() -> EvalRank:
@@ -198,8 +169,7 @@ def read_analogy(name: str) -> list[Quadruple]:
     """Read the analogies of `sick`, or of `sats`, where two neighbouring pairs of a relation make one, in a ring."""
     one_of("analogy set", name, ("sick", "sats"))
     if name == "sick":
-        file = "analogy/sick_quadruples.tsv"
-        columns = ("relation", "a", "b", "c", "d")
+        file, columns = "analogy/sick_quadruples.tsv", ("relation", "a", "b", "c", "d")
         rows = table(catalogue.need(file), *columns)
         return _some([Quadruple(*(row.text(column) for column in columns)) for row in rows], file)
     file = "analogy/sats_pairs.tsv"
@@ -248,7 +218,7 @@ def read_wmt_systems(pair: str) -> Systems:
     if not outputs:
         raise catalogue.missing(scores, f"no system of {file} has a human score in {scores}")
     references = tuple(row.text("reference") for row in rows)
-    return Systems(pair, references, outputs, {system: human[system] for system in outputs})
+    return Systems(references, outputs, {system: human[system] for system in outputs})
 
 
 def read_wmt_segments(pair: str) -> list[Segment]:
@@ -256,7 +226,7 @@ def read_wmt_segments(pair: str) -> list[Segment]:
     one_of("language pair", pair, WMT_PAIRS)
     file = "wmt17/da_seg.jsonl"
     segments = [
-        Segment(pair, row.text("reference"), row.text("hypothesis", blank=True), row.number("human"))
+        Segment(row.text("reference"), row.text("hypothesis", blank=True), row.number("human"))
         for row in objects(catalogue.need(file))
         if row.text("lp") == pair
     ]
@@ -268,8 +238,7 @@ def read_wmt_segments(pair: str) -> list[Segment]:
 def read_classification(name: str, split: str) -> Labelled:
     """Read one of CLASSIFICATION_SETS from the data folder or from the Hugging Face hub, whose train sets are whole."""
     one_of("classification set", name, CLASSIFICATION_SETS)
-    allowed = SPLITS if name in WHOLE_SETS else SPLITS[:3]
-    one_of(f"split of {name}", split, allowed)
+    one_of(f"split of {name}", split, catalogue.splits(name))
     file = f"textcls/{name}_{split}.jsonl"
     names = CLASSES[name]
     read = [(_titled(row), row.whole("label", len(names) - 1)) for row in _rows(f"{name}_{split}", file)]

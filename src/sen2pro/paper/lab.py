@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
 
-from sen2pro.encoder.resolve import DEFAULT_MODEL
+from sen2pro.checks import SOURCES, check_samples
 from sen2pro.errors import Sen2ProError
 from sen2pro.estimation.moments import combine, estimate
 from sen2pro.gaussian import Gaussian
+from sen2pro.metrics.base import to_unit
 from sen2pro.model import Sen2Pro
 from sen2pro.paper.presets import resolve_preset
-from sen2pro.paper.store import Store, to_unit
+from sen2pro.paper.store import Store
+from sen2pro.settings import DEFAULT_MODEL
 from sen2pro.types import Array, Array64
 
 _CHUNK = 256  # sentences
+_QUICK = 50
 Shots = int | Literal["full"]
 FULL: Literal["full"] = "full"
 KINDS = {"m+d": ("model", "data"), "m": ("model",), "d": ("data",)}
@@ -75,35 +78,33 @@ class Lab:
         self._models: dict[Any, Sen2Pro] = {}
 
     @property
+    def quick(self) -> bool:
+        """Whether it is a quick look: a limit below 50. Then samples are kept to be shared, and shots are fewer."""
+        return self.limit is not None and self.limit < _QUICK
+
+    def fewer_shots(self, shots: int) -> int:
+        """Return how many examples of each class to take: for a quick look a fifth of the limit, at least 2."""
+        return min(shots, max(2, (self.limit or 0) // 5)) if self.quick else shots
+
+    @property
     def title(self) -> str:
         """What this encoder is called in a table."""
         return self._preset.title if self._preset.title != self._source else self.encoder().encoder.name
 
     def encoder(
-        self,
-        seed: int = 0,
-        *,
-        normalize: bool | None = None,
-        pooling: str | None = None,
-        corpus: Sequence[str] | None = None,
+        self, seed: int = 0, *, normalize: bool | None = None, pooling: str | None = None, corpus: Sequence[str] = ()
     ) -> Sen2Pro:
         """Return the model for a seed, in its own geometry by default; the whitened rows fit on `corpus`."""
         whitened = self._preset.whitening
-        if whitened and corpus is None:
+        if whitened and not corpus:
             raise Sen2ProError("a whitened encoder is fitted on the sentences of the set it is used for")
-        key = (seed, normalize, pooling, tuple(corpus) if whitened and corpus else None)
+        key = (seed, normalize, pooling, tuple(corpus) if whitened else None)
         if key not in self._models:
             changes: dict[str, Any] = {} if self.method == "one-pass" else {"samples": self.samples}
-            found = Sen2Pro(
-                self._source,
-                method=self.method,
-                seed=seed,
-                normalize=normalize,
-                pooling=pooling or self._preset.pooling,
-                **{**changes, **self.settings},
-            )
+            changes |= {"normalize": normalize, "pooling": pooling or self._preset.pooling, **self.settings}
+            found = Sen2Pro(self._source, method=self.method, seed=seed, **changes)
             if whitened:  # of another set each time: only the last is kept
-                found.fit_whitening(list(dict.fromkeys(corpus or ())))
+                found.fit_whitening(list(dict.fromkeys(corpus)))
                 self._models = {k: m for k, m in self._models.items() if k[3] == key[3]}
             self._models[key] = found
         return self._models[key]
@@ -132,31 +133,29 @@ class Lab:
         return {name: to_unit(samples) for name, samples in found.items()} if normalize else found
 
     def parts(
-        self,
-        sentences: Sequence[str],
-        seed: int = 0,
-        *,
-        normalize: bool = True,
-        pooling: str | None = None,
+        self, sentences: Sequence[str], seed: int = 0, *, normalize: bool = True, pooling: str | None = None,
         keep_samples: bool = False,
-    ) -> dict[str, Gaussian]:
+    ) -> dict[str, Gaussian]:  # fmt: skip
         """Return the Gaussians of model and data uncertainty; what is kept are they, or the samples."""
         if self.method != "sampling":
             model = self.encoder(seed, normalize=normalize, pooling=pooling, corpus=sentences)
             return self.store.parts(model, sentences)
         raw = self.encoder(seed, normalize=False, pooling=pooling, corpus=sentences)
-        if not keep_samples:
+        if not keep_samples and not self.quick:
             return self.store.moments(raw, sentences, unit=normalize)
         samples = self.samples_of(sentences, seed, normalize=normalize, pooling=pooling)
         return {name: Gaussian(*moments(found), raw.signature(source=name)) for name, found in samples.items()}
 
-    def join(self, parts: dict[str, Gaussian], kind: str = "m+d", how: str = "individual") -> Gaussian:
+    def join(self, parts: Mapping[str, Gaussian], kind: str = "m+d", how: str = "individual") -> Gaussian:
         """Join the parts of an uncertainty: `m+d`, `m` or `d`."""
-        chosen = [parts[source] for source in KINDS[kind]]
-        model = next(iter(self._models.values()))
-        counts = [1 if self.method == "one-pass" else model.samples[source] for source in KINDS[kind]]
-        mean, variance = combine([(part.mean, part.variance) for part in chosen], counts, how)
-        return Gaussian(mean, variance)
+        sources = KINDS[kind]
+        drawn = dict.fromkeys(SOURCES, 1) if self.method == "one-pass" else check_samples(self.samples, SOURCES)
+        estimates = [(parts[source].mean, parts[source].variance) for source in sources]
+        return Gaussian(*combine(estimates, [drawn[source] for source in sources], how))
+
+    def of_samples(self, samples: Mapping[str, Array]) -> Gaussian:
+        """Return the Gaussians of samples (n, N, k) of each source."""
+        return self.join({source: Gaussian(*moments(found)) for source, found in samples.items()})
 
     def signature(self, **changes: str) -> str:
         """Return what was run, but for `changes`; the geometry is that of each similarity."""

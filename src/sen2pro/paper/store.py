@@ -19,10 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sen2pro.errors import Sen2ProError
-from sen2pro.estimation.head import on_sphere
 from sen2pro.estimation.moments import estimate
 from sen2pro.files.atomic import replacing
 from sen2pro.gaussian import Gaussian
+from sen2pro.metrics.base import to_unit
 from sen2pro.model import Sen2Pro
 from sen2pro.progress import Show, progress
 from sen2pro.sampling import SCHEME
@@ -33,6 +33,9 @@ _AT_ONCE = 500  # sentences asked for in one query
 _INDIFFERENT = ("model", "combine", "version")  # what a sentence's samples do not depend on
 
 
+Draw = Callable[[list[str]], Array]  # sentences (n,) -> rows of each (n, rows, k)
+
+
 def default_folder() -> Path:
     """Return where things are kept: $SEN2PRO_CACHE, or sen2pro in the user's cache folder."""
     chosen = os.environ.get("SEN2PRO_CACHE")
@@ -40,15 +43,7 @@ def default_folder() -> Path:
 
 
 class Store:
-    """Encodes each sentence once for all.
-
-    Parameters
-    ----------
-    folder
-        Where the files are; `default_folder()` by default.
-    show
-        Whether progress bars are shown, as for `Sen2Pro.encode`.
-    """
+    """Encodes each sentence once for all; the files are in `folder`, and `show` is as for `Sen2Pro.encode`."""
 
     def __init__(self, folder: str | Path | None = None, show: Show = None) -> None:
         self.folder, self.show = Path(folder) if folder else default_folder(), show
@@ -71,7 +66,7 @@ class Store:
 
     def parts(self, model: Sen2Pro, sentences: Sequence[str]) -> dict[str, Gaussian]:
         """Return the Gaussians of each source as the model gives them (one-pass, shrinkage)."""
-        if model.method == "shrinkage" and model.head is None:
+        if model.depends_on_batch:
             raise Sen2ProError("without a head, shrinkage depends on the batch and cannot be kept sentence by sentence")
 
         def draw(texts: list[str]) -> Array:
@@ -81,22 +76,6 @@ class Store:
         cost = 1 if model.method == "one-pass" else sum(model.samples[source] for source in model.sources)
         found = self._get(model, "moments", 2 * len(model.sources), sentences, cost, draw)
         return _gaussians(model, found)
-
-    def with_vectors(self, model: Sen2Pro, sentences: Sequence[str]) -> tuple[Array, dict[str, Gaussian]]:
-        """Return the plain vectors (n, k) and the Gaussians of each source; in one pass, both from the same pass."""
-
-        def draw(texts: list[str]) -> Array:
-            if model.method == "one-pass":
-                vectors, moments = _one_pass(model, texts)
-            else:
-                vectors, moments = model.sen2vec(texts), []
-                for part in model.encode_sources(texts, show_progress_bar=False).values():
-                    moments += [part.mean, part.variance]
-            return np.stack([*moments, vectors], axis=1).astype(np.float32)
-
-        cost = 1 if model.method == "one-pass" else 1 + sum(model.samples[source] for source in model.sources)
-        found = self._get(model, "moments and vector", 2 * len(model.sources) + 1, sentences, cost, draw)
-        return found[:, -1], _gaussians(model, found[:, :-1])
 
     def moments(self, model: Sen2Pro, sentences: Sequence[str], *, unit: bool) -> dict[str, Gaussian]:
         """Return the Gaussians of each source from samples that are not kept, a quarter of their space.
@@ -127,15 +106,7 @@ class Store:
         except (ValueError, EOFError) as error:
             raise Sen2ProError(f"{path}: {error}; delete it, and what it kept is made again") from None
 
-    def _get(
-        self,
-        model: Sen2Pro,
-        kind: str,
-        rows: int,
-        sentences: Sequence[str],
-        cost: int,
-        draw: Callable[[list[str]], Array],
-    ) -> Array:
+    def _get(self, model: Sen2Pro, kind: str, rows: int, sentences: Sequence[str], cost: int, draw: Draw) -> Array:
         """Return rows (n, rows, k) of the sentences, drawing those that are not there; `cost` is in passes of each."""
         distinct = list(dict.fromkeys(sentences))
         result = np.empty((len(distinct), rows, model.dim), np.float32)
@@ -196,21 +167,3 @@ def _gaussians(model: Sen2Pro, rows: Array) -> dict[str, Gaussian]:
         source: Gaussian(rows[:, 2 * i], rows[:, 2 * i + 1], model.signature(source=source))
         for i, source in enumerate(model.sources)
     }
-
-
-def _one_pass(model: Sen2Pro, texts: list[str]) -> tuple[Array, list[NDArray[Any]]]:
-    """Return what `sen2vec` and `encode_sources` give (mean and variance, source by source) for the price of one."""
-    assert model.head is not None, "a model whose method is one-pass has a head"
-    states = model.sampler.plain(texts, model.encoder.prompt(None, None), layers=model.head.layers)
-    vectors = model.sampler.finish(states.vectors)
-    moments: list[NDArray[Any]] = []
-    for source in model.sources:
-        shift, variance = model.head.predict(states, source)
-        mean = vectors + shift
-        moments += [on_sphere(mean, variance) if model.normalize else mean, variance]
-    return vectors, moments
-
-
-def to_unit(vectors: Array) -> Array:
-    """Return vectors (..., k) scaled to length 1."""
-    return np.asarray(vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12))

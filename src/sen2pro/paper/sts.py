@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sen2pro.errors import one_of
+from sen2pro.metrics.base import to_unit
 from sen2pro.metrics.statistics import (
     Comparison,
     Statistic,
@@ -16,7 +17,6 @@ from sen2pro.metrics.statistics import (
 )
 from sen2pro.model import Sen2Pro
 from sen2pro.paper.data import Pairs
-from sen2pro.paper.store import to_unit
 from sen2pro.types import Array, Array64
 
 AGGREGATIONS = ("all", "mean", "wmean")

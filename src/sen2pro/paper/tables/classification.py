@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
@@ -11,23 +11,13 @@ import numpy as np
 
 from sen2pro.classification import evaluate
 from sen2pro.errors import HeadMissing, Sen2ProError
+from sen2pro.metrics.comparisons import ARROW, Board
+from sen2pro.metrics.report import Grid, Result
 from sen2pro.paper import numbers as paper
-from sen2pro.paper.data import CLASSIFICATION_SETS, DataMissing
+from sen2pro.paper.catalogue import CLASSIFICATION_SETS, DataMissing
 from sen2pro.paper.lab import FULL, KINDS, Lab, Shots
-from sen2pro.paper.report import ARROW, Grid, Line, Result, count_verdicts, line_numbers, lines_grid
-from sen2pro.paper.tables.labelled import (
-    ALONE,
-    OURS,
-    PLAIN,
-    POINT,
-    SEN2VEC,
-    SETFIT,
-    TUNED,
-    System,
-    Task,
-    TooMany,
-    is_few,
-)
+from sen2pro.paper.tables import labelled
+from sen2pro.paper.tables.labelled import OURS, PLAIN, SEN2VEC, SETFIT, TEMPERED, TUNED, System, Task, TooMany
 from sen2pro.types import Array64
 
 _LABELS = ["set", "shots", "against"]
@@ -39,18 +29,16 @@ def _tasks(lab: Lab) -> tuple[Lab, list[Task], list[str]]:
     lab, notes = _quick(lab)
     lab, said = _fewer(lab)
     notes += said
-    tasks, missing = [], []
+    tasks, missing = [], {}
     for name in CLASSIFICATION_SETS:
         try:
             tasks.append(Task(lab, name))
         except DataMissing as error:
-            missing.append(error)
+            missing[paper.TEXT_TITLES[name]] = error
     if not tasks:
-        raise missing[0]
-    absent = [name for name in CLASSIFICATION_SETS if name not in {task.name for task in tasks}]
-    if absent:
-        names = ", ".join(paper.TEXT_TITLES[name] for name in absent)
-        notes.append(f"{names}: no data here; `sen2pro data list` says where it comes from.")
+        raise next(iter(missing.values()))
+    if missing:
+        notes.append(f"{', '.join(missing)}: no data here; `sen2pro data list` says where it comes from.")
     limit = lab.encoder().encoder.max_length
     notes += [
         f"{paper.TEXT_TITLES[task.name]}: of {task.cut} texts to choose by and to test on, only the first {limit} "
@@ -58,15 +46,16 @@ def _tasks(lab: Lab) -> tuple[Lab, list[Task], list[str]]:
         for task in tasks
         if task.cut
     ]
-    return lab, tasks, notes
+    return lab, tasks, [*notes, *_draws(lab, tasks)]
 
 
 def _fewer(lab: Lab) -> tuple[Lab, list[str]]:
-    """Return a lab that takes no more examples than its limit, for a quick look, but at least the fewest asked for."""
+    """Return a lab that takes no more examples than its limit, but at least the fewest asked for or a quick look's."""
     numbers = [shots for shots in lab.shots if shots != FULL]
     if not lab.limit or not numbers:
         return lab, []
-    kept = tuple(shots for shots in numbers if shots <= max(lab.limit, min(numbers)))
+    most = max(lab.limit, min(numbers))
+    kept = tuple(dict.fromkeys(lab.fewer_shots(shots) for shots in numbers if shots <= most))
     if kept == lab.shots:
         return lab, []
     said = f"With --limit {lab.limit}, only {', '.join(map(str, kept))} examples of each class."
@@ -87,6 +76,18 @@ def _quick(lab: Lab) -> tuple[Lab, list[str]]:
     return lab, []
 
 
+def _draws(lab: Lab, tasks: Sequence[Task]) -> list[str]:
+    def sizes(part: str) -> str:
+        return ", ".join(f"{len(getattr(task, part).texts):,} of {paper.TEXT_TITLES[task.name]}" for task in tasks)
+
+    return [
+        f"Examples drawn {lab.seeds} time{'s' * (lab.seeds != 1)}; every system learns from the same. An interval is "
+        "over test sentences, for these draws.",
+        f"Settings are chosen on a validation set, as in the paper (SetFit chooses nothing): {sizes('validation')}.",
+        f"Tested on {sizes('test')}.",
+    ]
+
+
 def t1(lab: Lab) -> Result:
     """Table 1: ten, two hundred or all examples of each class."""
     lab, tasks, notes = _tasks(lab)
@@ -94,25 +95,28 @@ def t1(lab: Lab) -> Result:
     for task in tasks:
         for shots in lab.shots:
             found.add(task, shots)
+    verdicts = [
+        "; ".join(f"against {name}: {board.verdict(name)}" for name in found.systems)
+        for board in (found.accuracies, found.losses)
+    ]
     return Result(
         "T1", "Text classification from a few examples of each class", found.grids(),
-        f"accuracy {_verdicts(found.lines, found.systems)}. Log-loss {_verdicts(found.losses, found.systems)}",
-        lab.signature(), [*paper.NOTES["T1"], *notes, *_draws(lab, tasks)], found.all_numbers(),
+        f"accuracy {verdicts[0]}. Log-loss {verdicts[1]}", lab.signature(), [*paper.NOTES["T1"], *notes],
+        found.all_numbers(),
     )  # fmt: skip
 
 
 class _Comparisons:
-    """What table 1 says, set after set."""
+    """What table 1 says, set after set: of all systems, of those that train the encoder, and of the examples alone."""
 
     def __init__(self, lab: Lab) -> None:
         self.lab = lab
-        self.systems: dict[str, System] = {PLAIN: Task.plain, POINT: Task.point, SEN2VEC: Task.sen2vec}
+        self.systems: dict[str, System] = {PLAIN: Task.plain, labelled.POINT: Task.point, SEN2VEC: Task.sen2vec}
         self.systems |= {TUNED: Task.fine_tuned} if lab.finetune else {}
         self.systems |= {SETFIT: Task.setfit} if lab.setfit else {}
-        self.lines: list[Line] = []
-        self.losses: list[Line] = []
-        self.tuned: list[Line] = []
-        self.alone: list[Line] = []
+        self.systems[TEMPERED] = Task.tempered
+        self.accuracies, self.losses, self.tuned = (Board(_LABELS) for _ in range(3))
+        self.alone = Board([*_LABELS, "ours is"])
         self.scores: list[list[str]] = []
         self.numbers: list[dict[str, Any]] = []
 
@@ -120,23 +124,24 @@ class _Comparisons:
         """Compare all systems on a set."""
         where, quoted = [paper.TEXT_TITLES[task.name], str(shots)], paper.T1[task.name].get(shots)
         try:
-            found = {OURS: task.runs(Task.sen2pro, shots)}
+            ours = task.runs(Task.sen2pro, shots)
         except Sen2ProError as error:
-            self.lines.append(Line([*where, "–"], quoted, missing=str(error)))
+            self.accuracies.leave_out([*where, "–"], str(error), quoted)
             return
+        found = {OURS: ours}
         for name, system in self.systems.items():
-            beside = quoted if name == SEN2VEC else None
+            labels, beside = [*where, name], quoted if name == SEN2VEC else None
             try:
                 found[name] = task.runs(system, shots)
             except TooMany as error:
-                self.lines.append(Line([*where, name], beside, missing=str(error)))
+                self.accuracies.leave_out(labels, str(error), beside)
                 continue
-            self.lines.append(task.compare(found[OURS], found[name], [*where, name]))
-            self.lines[-1].paper = beside
-            self.losses.append(task.compare_losses(found[OURS], found[name], [*where, name]))
+            self.accuracies.add(labels, partial(task.accuracy, ours, found[name]), beside)
+            points = partial(task.log_loss, ours, found[name])
+            self.losses.add(labels, points, unit=1, smaller_is_better=True)
         if TUNED in found and SETFIT in found:
-            self.tuned.append(task.compare(found[TUNED], found[SETFIT], [*where, SETFIT]))
-        if is_few(shots):
+            self.tuned.add([*where, SETFIT], partial(task.accuracy, found[TUNED], found[SETFIT]))
+        if labelled.is_few(shots):
             found |= self._without_validation(task, shots, found.get(SETFIT), where)
         for name, runs in found.items():
             row, values = _measures(task, runs)
@@ -149,86 +154,35 @@ class _Comparisons:
         self, task: Task, shots: Shots, setfit: list[Array64] | None, where: list[str]
     ) -> dict[str, list[Array64]]:
         """Compare what the systems make of the examples alone."""
-        ours, plain = task.runs(Task.sen2pro_alone, shots), task.runs(Task.plain_alone, shots)
-        self.alone.append(task.compare(ours, plain, [*where, PLAIN, OURS]))
-        found = {OURS + ALONE: ours, PLAIN + ALONE: plain}
+        ours, plain = (task.runs(partial(system, validate=False), shots) for system in (Task.sen2pro, Task.plain))
+        self.alone.add([*where, PLAIN, OURS], partial(task.accuracy, ours, plain))
+        found = {OURS + labelled.ALONE: ours, PLAIN + labelled.ALONE: plain}
         if self.lab.finetune:
-            found[TUNED + ALONE] = task.runs(Task.fine_tuned_alone, shots)
+            found[TUNED + labelled.ALONE] = tuned = task.runs(partial(Task.fine_tuned, validate=False), shots)
             if setfit is not None:
-                self.alone.append(task.compare(found[TUNED + ALONE], setfit, [*where, SETFIT, TUNED]))
+                self.alone.add([*where, SETFIT, TUNED], partial(task.accuracy, tuned, setfit))
         return found
 
     def grids(self) -> list[Grid]:
         """Return the tables."""
         title = f"{self.lab.title}, accuracy × 100, baseline {ARROW} {OURS}"
-        grids = [lines_grid(_LABELS, self.lines, "BERT-base", title=title)]
-        if self.tuned:
+        grids = [self.accuracies.grid("BERT-base", title)]
+        if self.tuned.lines:
             title = f"The encoder trained too: accuracy × 100, {SETFIT} {ARROW} {TUNED}"
-            grids.append(lines_grid(_LABELS, self.tuned, "–", title=title))
-        if self.alone:
-            title = f"Without a validation set: accuracy × 100, baseline {ARROW} ours"
-            grids.append(lines_grid([*_LABELS, "ours is"], self.alone, "–", title=title))
+            grids.append(self.tuned.grid("–", title))
+        if self.alone.lines:
+            grids.append(self.alone.grid("–", f"Without a validation set: accuracy × 100, baseline {ARROW} ours"))
         measures = ["accuracy", "log-loss", "calibration error", "accuracy of the surest 80 %"]
         title = "All measures, mean (sd) over draws"
         grids.append(Grid(["set", "shots", "system", *measures], self.scores, title, labels=3))
-        title = f"Log-loss, baseline {ARROW} {OURS}: smaller is better"
-        return [*grids, lines_grid(_LABELS, self.losses, "–", title=title, digits=3)]
+        return [*grids, self.losses.grid("–", f"Log-loss, baseline {ARROW} {OURS}: smaller is better", digits=3)]
 
     def all_numbers(self) -> list[dict[str, Any]]:
         """Return all of it for the JSON file."""
         return [
-            *line_numbers(_LABELS, self.lines),
-            *self.numbers,
-            *({"measure": "log-loss", **n} for n in line_numbers(_LABELS, self.losses)),
-            *({"measure": TUNED, **n} for n in line_numbers(_LABELS, self.tuned)),
-            *({"measure": ALONE.strip(", "), **n} for n in line_numbers([*_LABELS, "ours is"], self.alone)),
-        ]
-
-
-def _verdicts(lines: Sequence[Line], systems: Iterable[str]) -> str:
-    return "; ".join(
-        f"against {name}: {count_verdicts([line for line in lines if line.labels[2] == name])}" for name in systems
-    )
-
-
-def t7(lab: Lab) -> Result:
-    """Table 7: both uncertainties, the model's alone, the data's alone; and what the variances add as features."""
-    lab, tasks, notes = _tasks(lab)
-    lines: list[Line] = []
-    features: list[Line] = []
-    for task in tasks:
-        for shots in lab.shots:
-            where = [paper.TEXT_TITLES[task.name], str(shots)]
-            try:
-                name, baseline = _baseline(task, shots)
-            except Sen2ProError as error:
-                lines.append(Line([*where, "–", "–"], missing=str(error)))
-                continue
-            for kind in KINDS:
-                found = task.runs(partial(Task.sen2pro, kind=kind), shots)
-                lines.append(task.compare(found, baseline, [*where, name, kind]))
-                lines[-1].paper = paper.T7[kind][task.name].get(shots)
-            mean, both = (task.runs(partial(Task.sen2pro, features=name), shots) for name in ("mean", "mean+variance"))
-            features.append(task.compare(both, mean, where))
-    labels = [*_LABELS, "uncertainty"]
-    grids = [
-        lines_grid(labels, lines, "BERT-base", title=f"{lab.title}, accuracy × 100, baseline {ARROW} {OURS}"),
-        lines_grid(labels[:2], features, "–", title=f"Features: mean {ARROW} mean and variance, as in the paper"),
-    ]
-    verdicts = [f"{kind}: {count_verdicts([line for line in lines if line.labels[3] == kind])}" for kind in KINDS]
-    return Result(
-        "T7", "Ablation of the two uncertainties in text classification", grids, "; ".join(verdicts), lab.signature(),
-        [*paper.NOTES["T7"], *notes, *_draws(lab, tasks)],
-        [*line_numbers(labels, lines), *line_numbers(labels[:2], features)],
-    )  # fmt: skip
-
-
-def _baseline(task: Task, shots: Shots) -> tuple[str, list[Array64]]:
-    """Return the paper's Sen2Vec, or without its copies where these are too many."""
-    try:
-        return SEN2VEC, task.runs(Task.sen2vec, shots)
-    except TooMany:
-        return PLAIN, task.runs(Task.plain, shots)
+            *self.accuracies.numbers(), *self.numbers, *self.losses.numbers(measure="log-loss"),
+            *self.tuned.numbers(measure=TUNED), *self.alone.numbers(measure=labelled.ALONE.strip(", ")),
+        ]  # fmt: skip
 
 
 def _measures(task: Task, runs: Sequence[Array64]) -> tuple[list[str], dict[str, float | None]]:
@@ -245,13 +199,43 @@ def _measures(task: Task, runs: Sequence[Array64]) -> tuple[list[str], dict[str,
     return texts, numbers
 
 
-def _draws(lab: Lab, tasks: Sequence[Task]) -> list[str]:
-    def sizes(part: str) -> str:
-        return ", ".join(f"{len(getattr(task, part).texts):,} of {paper.TEXT_TITLES[task.name]}" for task in tasks)
-
-    return [
-        f"Examples drawn {lab.seeds} time{'s' * (lab.seeds != 1)}; every system learns from the same. An interval is "
-        "over test sentences, for these draws.",
-        f"Settings are chosen on a validation set, as in the paper (SetFit chooses nothing): {sizes('validation')}.",
-        f"Tested on {sizes('test')}.",
+def t7(lab: Lab) -> Result:
+    """Table 7: both uncertainties, the model's alone, the data's alone; and what the variances add as features."""
+    lab, tasks, notes = _tasks(lab)
+    board, features = Board([*_LABELS, "uncertainty"]), Board(_LABELS[:2])
+    for task in tasks:
+        for shots in lab.shots:
+            where = [paper.TEXT_TITLES[task.name], str(shots)]
+            try:
+                name, baseline = _baseline(task, shots)
+            except Sen2ProError as error:
+                board.leave_out([*where, "–", "–"], str(error))
+                continue
+            kinds = {kind: task.runs(partial(Task.sen2pro, kind=kind), shots) for kind in KINDS}
+            for kind, ours in kinds.items():
+                quoted = paper.T7[kind][task.name].get(shots)
+                board.add([*where, name, kind], partial(task.accuracy, ours, baseline), quoted)
+            tempered = task.runs(Task.tempered, shots)
+            for kind, ours in kinds.items():
+                board.add([*where, TEMPERED, kind], partial(task.accuracy, ours, tempered))
+            mean, both = (task.runs(partial(Task.sen2pro, features=name), shots) for name in ("mean", "mean+variance"))
+            features.add(where, partial(task.accuracy, both, mean))
+    grids = [
+        board.grid("BERT-base", f"{lab.title}, accuracy × 100, baseline {ARROW} {OURS}"),
+        features.grid("–", f"Features: mean {ARROW} mean and variance, as in the paper"),
     ]
+    against_paper = Board(board.names, [line for line in board.lines if TEMPERED not in line.labels])
+    verdicts = [f"{kind}: {against_paper.verdict(kind)}" for kind in KINDS]
+    verdicts += [f"{kind} against {TEMPERED}: {board.verdict(kind, TEMPERED)}" for kind in KINDS]
+    return Result(
+        "T7", "Ablation of the two uncertainties in text classification", grids, "; ".join(verdicts), lab.signature(),
+        [*paper.NOTES["T7"], *notes], [*board.numbers(), *features.numbers()],
+    )  # fmt: skip
+
+
+def _baseline(task: Task, shots: Shots) -> tuple[str, list[Array64]]:
+    """Return the paper's Sen2Vec, or without its copies where these are too many."""
+    try:
+        return SEN2VEC, task.runs(Task.sen2vec, shots)
+    except TooMany:
+        return PLAIN, task.runs(Task.plain, shots)

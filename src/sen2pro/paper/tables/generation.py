@@ -11,22 +11,15 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from sen2pro.metrics import Bleu, Metric, metric
-from sen2pro.metrics.statistics import CORRELATIONS, Comparison, Undefined, correlation_statistic, paired_bootstrap
+from sen2pro.metrics.comparisons import Board, Points
+from sen2pro.metrics.report import Grid, Result
+from sen2pro.metrics.statistics import CORRELATIONS, Undefined, aligned, by_system, correlation_statistic
 from sen2pro.paper import numbers as paper
-from sen2pro.paper.data import WMT_PAIRS, DataMissing, read_wmt_systems
+from sen2pro.paper.catalogue import WMT_PAIRS, DataMissing
+from sen2pro.paper.data import read_wmt_systems
 from sen2pro.paper.lab import Lab
-from sen2pro.paper.report import Grid, Line, Result, count_verdicts, line_numbers, lines_grid
-from sen2pro.paper.systems import aligned, by_system
-from sen2pro.paper.tables.readings import OURS, READINGS, Reading
-from sen2pro.paper.tables.texts import (
-    Texts,
-    dialogue,
-    segments,
-    sen2pro_scores,
-    sen2vec_scores,
-    speaking,
-    translation,
-)
+from sen2pro.paper.tables.pairs import COSINE, OURS, PLAIN, PLAIN_NOTE, PLAIN_ROWS, READINGS, Pairing, Row
+from sen2pro.paper.tables.texts import Texts, dialogue, segments, speaking, translation
 from sen2pro.progress import progress
 from sen2pro.types import Array64
 
@@ -35,6 +28,9 @@ GRADE = {
     "grade_dailydialog": "DailyDialog",
     "grade_empatheticdialogues": "EmpatheticDialogues",
 }
+ROWS = (*(Row(reading.title, reading) for reading in READINGS), *PLAIN_ROWS)
+_METRICS = ("bleu", "chrf", "ter", "meteor", "rouge-l", "greedy", "average", "extrema", "bertscore")
+Scored = tuple[Array64, Array64]  # a metric's scores, and the human ones
 
 
 @dataclass
@@ -49,7 +45,7 @@ class _Task:
     quoted: Callable[[str, str, str], float | None]  # metric, set, correlation
     bleu: str = "13a"
 
-    def points(self, texts: Texts, scores: ArrayLike | Mapping[str, float]) -> tuple[Array64, Array64]:
+    def points(self, texts: Texts, scores: ArrayLike | Mapping[str, float]) -> Scored:
         """Return a metric's scores, of single texts or of systems as a whole, and the human ones."""
         if isinstance(scores, Mapping):
             return aligned(scores, texts.human)
@@ -58,51 +54,26 @@ class _Task:
             return np.asarray(scores, np.float64), texts.single
         return aligned(by_system(texts.systems, scores), texts.human)
 
-
-def _metric_scores(task: _Task, texts: Texts, kind: Metric) -> ArrayLike | dict[str, float]:
-    """Return a metric's score of each text, or of each system as a whole; of an error rate, the negative."""
-    candidates = texts.candidates if kind.takes_blank else speaking(texts.candidates)
-    sign = 1 if kind.higher_is_better else -1
-    if task.single:
-        return sign * kind.segments(candidates, texts.references)
-    found = {}
-    for system in texts.human:
-        rows = texts.rows(system)
-        found[system] = sign * kind.corpus([candidates[i] for i in rows], [texts.references[i] for i in rows])
-    return found
-
-
-def _correlate(points: tuple[Array64, Array64], kind: str) -> float | None:
-    try:
-        return 100 * CORRELATIONS[kind](*points)
-    except Undefined:
-        return None
+    def measure(self, texts: Texts, kind: Metric) -> Scored:
+        """Return what a metric of text finds; of an error rate, the negative."""
+        candidates = texts.candidates if kind.takes_blank else speaking(texts.candidates)
+        sign = 1 if kind.higher_is_better else -1
+        if self.single:
+            return self.points(texts, sign * kind.segments(candidates, texts.references))
+        found = {}
+        for system in texts.human:
+            rows = texts.rows(system)
+            found[system] = sign * kind.corpus([candidates[i] for i in rows], [texts.references[i] for i in rows])
+        return self.points(texts, found)
 
 
-def _compare(
-    plain: tuple[Array64, Array64], ours: Sequence[tuple[Array64, Array64]], kind: str
-) -> tuple[Comparison | None, str]:
-    """Compare Sen2Pro (each seed) with Sen2Vec by a bootstrap over the points, times 100; or say why not."""
-    try:
-        statistics = [correlation_statistic(kind, *points) for points in ours]
-        found = paired_bootstrap(statistics, correlation_statistic(kind, *plain), len(plain[0]))
-    except Undefined as error:
-        return None, str(error)
-    return found.scaled(100), ""
-
-
-def _cell(ours: float | None, quoted: float | None) -> str:
-    mine = "undefined" if ours is None else f"{ours:.1f}"
-    return mine if quoted is None else f"{mine} ({quoted:.1f})"
-
-
-class _Board:
-    """What a task came to: a table, comparisons of Sen2Vec with Sen2Pro, all numbers, and the sets without data."""
+class _Measured:
+    """What a task came to: a table of metrics, the comparisons of similarities, and the sets without data."""
 
     def __init__(self, lab: Lab, task: _Task) -> None:
-        self.task, self.header = task, ["metric"]
+        self.lab, self.task, self.header = lab, task, ["metric"]
+        self.board = Board(["set", "correlation", "similarity"])
         self.cells: dict[str, list[str]] = {}
-        self.lines: list[Line] = []
         self.numbers: list[dict[str, Any]] = []
         self.missing: list[str] = []
         self.signatures: dict[str, str] = {}
@@ -113,45 +84,41 @@ class _Board:
             except DataMissing:
                 self.missing.append(title)
                 continue
-            several = len(task.correlations) > 1
-            self.header += [f"{title} {kind}" if several else title for kind in task.correlations]
-            self._add(lab, name, title, texts)
+            self.header += [f"{title} {kind}" if len(task.correlations) > 1 else title for kind in task.correlations]
+            self.blank += sum(not text.strip() for text in texts.candidates)
+            self._add(name, title, texts)
         if not self.cells:
             raise DataMissing(f"there is no data for any of {', '.join(self.missing)}; see `sen2pro data list`")
 
-    def _add(self, lab: Lab, name: str, title: str, texts: Texts) -> None:
-        task = self.task
-        self.blank += sum(not text.strip() for text in texts.candidates)
-        plain = task.points(texts, sen2vec_scores(lab, texts))
-        ours = {
-            reading.title: [task.points(texts, sen2pro_scores(lab, texts, reading, s)) for s in range(lab.seeds)]
-            for reading in READINGS
+    def _add(self, name: str, title: str, texts: Texts) -> None:
+        """Add a set: the correlations of every metric, then the comparisons."""
+        pairs = Pairing(self.lab, speaking(texts.candidates), speaking(texts.references))
+        found = {
+            reading: [self.task.points(texts, scores) for scores in reading.runs(pairs)]
+            for reading in (COSINE, *READINGS, *PLAIN)
         }
-        values = {kind: [points] for kind, points in self._metrics(lab, texts).items()}
-        values |= {"sen2vec": [plain], **{f"sen2pro, {reading}": found for reading, found in ours.items()}}
-        for label, found in values.items():
-            for kind in task.correlations:
-                per_seed = [_correlate(points, kind) for points in found]
-                defined = [value for value in per_seed if value is not None]
-                mine = float(np.mean(defined)) if len(defined) == len(per_seed) else None
-                said = task.quoted(label.split(",")[0], name, kind)
-                self.cells.setdefault(label, []).append(_cell(mine, said))
-                row = {"set": title, "metric": label, "correlation": kind, "ours": mine, "paper": said}
-                self.numbers.append(row)
-        for reading, found in ours.items():
-            for kind in task.correlations:
-                vec, pro = task.quoted("sen2vec", name, kind), task.quoted("sen2pro", name, kind)
-                said_both = (vec, pro) if vec is not None and pro is not None else None
-                compared, why = _compare(plain, found, kind)
-                self.lines.append(Line([title, kind, reading], said_both, compared, why))
+        runs = {kind: [scored] for kind, scored in self._metrics(texts).items()}
+        runs |= {"sen2vec": found[COSINE], **{f"sen2pro, {reading.title}": found[reading] for reading in READINGS}}
+        runs |= {reading.title: found[reading] for reading in PLAIN}
+        for label, scored in runs.items():
+            for kind in self.task.correlations:
+                ours, said = _correlation(scored, kind), self.task.quoted(label.split(",")[0], name, kind)
+                self.cells.setdefault(label, []).append(_cell(ours, said))
+                self.numbers.append({"set": title, "metric": label, "correlation": kind, "ours": ours, "paper": said})
+        for row in ROWS:
+            for kind in self.task.correlations:
+                plain, pro = (self.task.quoted(label, name, kind) for label in ("sen2vec", "sen2pro"))
+                quoted = (plain, pro) if row not in PLAIN_ROWS and plain is not None and pro is not None else None
+                points = partial(_points, kind, found[row.ours], found[row.baseline])
+                self.board.add([title, kind, row.label], points, quoted)
 
-    def _metrics(self, lab: Lab, texts: Texts) -> dict[str, tuple[Array64, Array64]]:
+    def _metrics(self, texts: Texts) -> dict[str, Scored]:
         found = {}
-        with progress(len(self.task.metrics), lab.store.show, unit="metrics") as advance:
+        with progress(len(self.task.metrics), self.lab.store.show, unit="metrics") as advance:
             for name in self.task.metrics:
-                model = lab.encoder(corpus=texts.candidates)
+                model = self.lab.encoder(corpus=texts.candidates)
                 kind = Bleu(self.task.bleu) if name == "bleu" else metric(name, model=model)
-                found[name] = self.task.points(texts, _metric_scores(self.task, texts, kind))
+                found[name] = self.task.measure(texts, kind)
                 if kind.signature != str(model.signature()):
                     self.signatures[name] = kind.signature
                 advance(1)
@@ -171,13 +138,23 @@ class _Board:
             found.append(f"{', '.join(self.missing)}: no data here; `sen2pro data list` says where it comes from.")
         return found
 
-    def verdict(self, reading: Reading) -> str:
-        """Sum up the comparisons of one reading."""
-        return count_verdicts([line for line in self.lines if line.labels[2] == reading.title])
+
+def _points(kind: str, ours: Sequence[Scored], baseline: Sequence[Scored]) -> Points:
+    mine, theirs = ([correlation_statistic(kind, *scored) for scored in runs] for runs in (ours, baseline))
+    return Points(mine, theirs, len(ours[0][0]))
 
 
-_NAMES = ["set", "correlation", "similarity"]
-_METRICS = ("bleu", "chrf", "ter", "meteor", "rouge-l", "greedy", "average", "extrema", "bertscore")
+def _correlation(runs: Sequence[Scored], kind: str) -> float | None:
+    """Return the mean correlation over runs x 100, or None where it is undefined."""
+    try:
+        return float(np.mean([100 * CORRELATIONS[kind](*scored) for scored in runs]))
+    except Undefined:
+        return None
+
+
+def _cell(ours: float | None, quoted: float | None) -> str:
+    mine = "undefined" if ours is None else f"{ours:.1f}"
+    return mine if quoted is None else f"{mine} ({quoted:.1f})"
 
 
 def t4(lab: Lab) -> Result:
@@ -189,58 +166,62 @@ def t4(lab: Lab) -> Result:
 
     kinds = ("spearman", "pearson")
     texts = partial(dialogue, limit=lab.limit)
-    systems = _Board(lab, _Task(paper.DIALOGUE, texts, ("bleu-nltk", *_METRICS[3:]), kinds, False, quoted))
+    found = _Measured(lab, _Task(paper.DIALOGUE, texts, ("bleu-nltk", *_METRICS[3:]), kinds, False, quoted))
     grids = [
-        systems.grid(f"{lab.title}, system level, correlation x 100: ours (paper's)"),
-        lines_grid(_NAMES, systems.lines, "BERT-base", title="System level, bootstrap over systems", digits=1),
+        found.grid(f"{lab.title}, system level, correlation x 100: ours (paper's)"),
+        found.board.grid("BERT-base", "System level, bootstrap over systems", digits=1),
     ]
-    verdict = f"system level: {systems.verdict(OURS)}"
-    numbers, notes = [*systems.numbers, *line_numbers(_NAMES, systems.lines)], systems.notes
+    verdict, plain = f"system level: {found.board.verdict(OURS.title)}", [_plain_verdict("system level", found)]
+    numbers, notes = [*found.numbers, *found.board.numbers()], found.notes
     try:
-        single = _Board(lab, _Task(GRADE, texts, _METRICS, kinds, True, lambda *_: None))
+        found = _Measured(lab, _Task(GRADE, texts, _METRICS, kinds, True, lambda *_: None))
     except DataMissing as error:
         notes.append(str(error))
     else:
         grids += [
-            single.grid(f"{lab.title}, response level on clean data (GRADE's), correlation x 100; not in the paper"),
-            lines_grid(_NAMES, single.lines, "none", title="Response level, bootstrap over responses", digits=1),
+            found.grid(f"{lab.title}, response level on clean data (GRADE's), correlation x 100; not in the paper"),
+            found.board.grid("none", "Response level, bootstrap over responses", digits=1),
         ]
-        verdict += f"; response level: {single.verdict(OURS)}"
-        numbers += [*single.numbers, *line_numbers(_NAMES, single.lines)]
-        notes += [note for note in single.notes if note not in notes]
+        verdict += f"; response level: {found.board.verdict(OURS.title)}"
+        plain.append(_plain_verdict("response level", found))
+        numbers += [*found.numbers, *found.board.numbers()]
+        notes += [note for note in found.notes if note not in notes]
     return Result(
-        "T4", "Dialogue evaluation", grids, f"{verdict} ({OURS.title})", lab.signature(),
-        [*paper.NOTES["T4"], *notes], numbers,
+        "T4", "Dialogue evaluation", grids, "; ".join([f"{verdict} ({OURS.title})", *plain]), lab.signature(),
+        [*paper.NOTES["T4"], PLAIN_NOTE, *notes], numbers,
     )  # fmt: skip
 
 
+def _plain_verdict(level: str, found: _Measured) -> str:
+    return f"{level}, " + ", ".join(f"{row.label}: {found.board.verdict(row.label)}" for row in PLAIN_ROWS)
+
+
 def _translated(lab: Lab, id_: str, title: str, task: _Task, table: Mapping[str, Mapping[str, float]]) -> Result:
-    board = _Board(lab, task)
-    grid = board.grid(f"{lab.title}, correlation x 100: ours (paper's)")
-    _add_average(grid, board, table)
+    found = _Measured(lab, task)
+    grid = found.grid(f"{lab.title}, correlation x 100: ours (paper's)")
+    _add_average(grid, found, table)
     only = [name for name in table if name not in {row[0].split(",")[0] for row in grid.rows}]
     rows = [[name, *(f"{table[name][column]:.1f}" for column in paper.WMT_COLUMNS)] for name in only]
     unit = "segments" if task.single else "systems"
     grids = [
         grid,
         Grid(["metric", *paper.WMT_COLUMNS], rows, "Quoted from the paper, not measured"),
-        lines_grid(_NAMES, board.lines, "BERT-base", title=f"Sen2Vec to Sen2Pro, bootstrap over {unit}", digits=1),
+        found.board.grid("BERT-base", f"Sen2Vec to Sen2Pro, bootstrap over {unit}", digits=1),
     ]
-    verdict = "; ".join(f"{reading.title}: {board.verdict(reading)}" for reading in READINGS)
     return Result(
-        id_, title, grids, verdict, lab.signature(), [*paper.NOTES[id_], *board.notes],
-        [*board.numbers, *line_numbers(_NAMES, board.lines)],
+        id_, title, grids, "; ".join(f"{row.label}: {found.board.verdict(row.label)}" for row in ROWS),
+        lab.signature(), [*paper.NOTES[id_], PLAIN_NOTE, *found.notes], [*found.numbers, *found.board.numbers()],
     )  # fmt: skip
 
 
-def _add_average(grid: Grid, board: _Board, table: Mapping[str, Mapping[str, float]]) -> None:
+def _add_average(grid: Grid, found: _Measured, table: Mapping[str, Mapping[str, float]]) -> None:
     """Add a column with the average over the language pairs at hand, ours and the paper's."""
-    kind = board.task.correlations[0]
-    grid.header.append(f"average {kind}" if len(board.task.correlations) > 1 else "average")
+    kind = found.task.correlations[0]
+    grid.header.append(f"average {kind}" if len(found.task.correlations) > 1 else "average")
     for row in grid.rows:
-        mine = [n["ours"] for n in board.numbers if n["metric"] == row[0] and n["correlation"] == kind]
+        mine = [n["ours"] for n in found.numbers if n["metric"] == row[0] and n["correlation"] == kind]
         average = None if None in mine else float(np.mean(mine))
-        said = [table.get(row[0].split(",")[0], {}).get(pair) for pair in WMT_PAIRS if pair not in board.missing]
+        said = [table.get(row[0].split(",")[0], {}).get(pair) for pair in WMT_PAIRS if pair not in found.missing]
         row.append(_cell(average, None if None in said else float(np.mean([v for v in said if v is not None]))))
 
 

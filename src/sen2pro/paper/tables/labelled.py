@@ -4,28 +4,33 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sen2pro.classification import FineTuning, Sen2ProClassifier
 from sen2pro.classification.baselines import COPIES, augmented, logistic_regression, setfit, setfit_name
-from sen2pro.classification.choosing import Choice
+from sen2pro.classification.choosing import TEMPERATURES, Choice
 from sen2pro.classification.training import SCHEME
 from sen2pro.errors import Sen2ProError, TruncationWarning
 from sen2pro.gaussian import Gaussian
-from sen2pro.metrics.probabilities import losses as losses_of
-from sen2pro.metrics.statistics import Statistic, mean_of, mean_statistic, paired_bootstrap
+from sen2pro.metrics.comparisons import Points
+from sen2pro.metrics.probabilities import at_temperature, losses
+from sen2pro.metrics.statistics import mean_statistic
 from sen2pro.model import Sen2Pro
-from sen2pro.paper.data import WHOLE_SETS, DataMissing, Labelled, read_classification, spread
+from sen2pro.paper.catalogue import WHOLE_SETS, DataMissing
+from sen2pro.paper.data import Labelled, read_classification, spread
 from sen2pro.paper.lab import FULL, Lab, Shots
-from sen2pro.paper.report import Line
-from sen2pro.types import Array, Array64
+from sen2pro.paper.tables.pairs import certain
+from sen2pro.types import Array, Array64, Labels
 
 OURS, PLAIN, POINT = "Sen2Pro", "plain vector", "plain vector, our head"
 SEN2VEC, SETFIT, TUNED = "Sen2Vec, 15 copies", "SetFit", "Sen2Pro, fine-tuned"
+TEMPERED = "plain vector, C = 1, one temperature"
 ALONE = ", no validation set"  # after the name of a system
 _MOST_COPIES = 50_000  # texts that Sen2Vec may be trained on: an hour of passes of long ones
 _TRAINED_SHOTS = 16  # beyond, training the encoder takes hours without a GPU
@@ -39,14 +44,22 @@ class Encoded:
     texts: list[str]
     vectors: Array
     parts: dict[str, Gaussian]
-    labels: NDArray[np.int64]
+    labels: Labels
+
+
+@contextmanager
+def truncating() -> Iterator[None]:
+    """Let texts be cut without a warning: a note says it once."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TruncationWarning)
+        yield
 
 
 class TooMany(Sen2ProError):
     """What a baseline would take too long for; the message is what a note says of it."""
 
 
-def few(labels: NDArray[np.int64], names: Sequence[str], shots: Shots, seed: int) -> NDArray[np.int64]:
+def few(labels: Labels, names: Sequence[str], shots: Shots, seed: int) -> Labels:
     """Return the rows of so many examples of each class, drawn by seed."""
     if shots == FULL:
         return np.arange(len(labels))
@@ -77,10 +90,10 @@ class Task:
             rows = np.array(spread(len(rows), self.lab.limit))
         return self._encoded([data.texts[i] for i in rows], data.labels[rows])
 
-    def _encoded(self, texts: list[str], labels: NDArray[np.int64]) -> Encoded:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", TruncationWarning)  # said once, in a note
-            return Encoded(texts, *self.lab.store.with_vectors(self.model, texts), labels)
+    def _encoded(self, texts: list[str], labels: Labels) -> Encoded:
+        with truncating():
+            vectors, parts = self.lab.store.vectors(self.model, texts), self.lab.store.parts(self.model, texts)
+        return Encoded(texts, vectors, parts, labels)
 
     def drawn(self, shots: Shots, seed: int) -> Encoded:
         """Return the training sentences of a draw."""
@@ -90,7 +103,7 @@ class Task:
             self._drawn[shots, seed] = self._encoded([texts[i] for i in rows], labels[rows])
         return self._drawn[shots, seed]
 
-    def _everything(self) -> tuple[Sequence[str], NDArray[np.int64]]:
+    def _everything(self) -> tuple[Sequence[str], Labels]:
         """Return the whole training set, but for what is in the others."""
         if self.name not in WHOLE_SETS:
             raise Sen2ProError("its whole training set is not here")
@@ -106,44 +119,33 @@ class Task:
         """Return the probabilities of a system for each draw."""
         return [system(self, shots, seed) for seed in self.draws(shots)]
 
-    def sen2pro(self, shots: Shots, seed: int, kind: str = "m+d", features: str = "auto") -> Array64:
-        """Return the probabilities of the classifier; everything is chosen on the validation set."""
-        train = self.drawn(shots, seed)
-        gaussians = [self.lab.join(part.parts, kind) for part in (train, self.validation, self.test)]
-        classifier = self._fitted(gaussians, train.labels, features, seed)
-        if (kind, features) == ("m+d", "auto"):
+    def sen2pro(
+        self, shots: Shots, seed: int, kind: str = "m+d", features: str = "auto", validate: bool = True
+    ) -> Array64:
+        """Return the probabilities of the classifier; all is chosen on the validation set, or by cross-validation."""
+        found, classifier = self._classified(
+            lambda part: self.lab.join(part.parts, kind), shots, seed, features=features, validate=validate
+        )
+        if (kind, features, validate) == ("m+d", "auto", True):
             self.chosen[shots, seed] = classifier.choice_
-        return classifier.predict_proba(gaussians[2])
-
-    def _fitted(
-        self, gaussians: Sequence[Gaussian], labels: NDArray[np.int64], features: str, seed: int
-    ) -> Sen2ProClassifier:
-        """Return a classifier that is trained on the first Gaussians and chosen by the second."""
-        classifier = Sen2ProClassifier(features=features, seed=seed)
-        return classifier.fit(gaussians[0], labels, validation=(gaussians[1], self.validation.labels))
-
-    def sen2pro_alone(self, shots: Shots, seed: int) -> Array64:
-        """Return the probabilities of the classifier when everything is chosen by cross-validation."""
-        train = self.drawn(shots, seed)
-        classifier = Sen2ProClassifier(seed=seed).fit(self.lab.join(train.parts, "m+d"), train.labels)
-        return classifier.predict_proba(self.lab.join(self.test.parts, "m+d"))
+        return found
 
     def point(self, shots: Shots, seed: int) -> Array64:
         """Return the probabilities of the same classifier on plain vectors: Gaussians without a variance."""
-        train = self.drawn(shots, seed)
-        points = [Gaussian(p.vectors, np.zeros_like(p.vectors)) for p in (train, self.validation, self.test)]
-        return self._fitted(points, train.labels, "mean", seed).predict_proba(points[2])
+        return self._classified(lambda part: certain(part.vectors), shots, seed, features="mean")[0]
 
-    def plain(self, shots: Shots, seed: int) -> Array64:
-        """Return the probabilities of logistic regression on plain vectors."""
-        train = self.drawn(shots, seed)
-        return self._logistic(train.vectors, train.labels)
+    def _classified(
+        self, seen: Callable[[Encoded], Gaussian], shots: Shots, seed: int, *, features: str, validate: bool = True
+    ) -> tuple[Array64, Sen2ProClassifier]:
+        train, held_out = self.drawn(shots, seed), self.validation
+        classifier = Sen2ProClassifier(features=features, seed=seed)
+        classifier.fit(seen(train), train.labels, validation=(seen(held_out), held_out.labels) if validate else None)
+        return classifier.predict_proba(seen(self.test)), classifier
 
-    def plain_alone(self, shots: Shots, seed: int) -> Array64:
-        """Return the same, its penalty chosen by cross-validation."""
+    def plain(self, shots: Shots, seed: int, validate: bool = True) -> Array64:
+        """Return the probabilities of logistic regression on plain vectors, its penalty chosen in the same way."""
         train = self.drawn(shots, seed)
-        found = logistic_regression(train.vectors, train.labels, seed=seed)
-        return np.asarray(found.predict_proba(self.test.vectors))
+        return self._logistic(train.vectors, train.labels, seed, validate)
 
     def sen2vec(self, shots: Shots, seed: int) -> Array64:
         """Return the probabilities of the paper's baseline: the same, with edited copies of the training sentences."""
@@ -151,10 +153,24 @@ class Task:
         if len(train.texts) * (COPIES + 1) > _MOST_COPIES:
             raise TooMany(f"{SEN2VEC} would take the passes of {len(train.texts) * (COPIES + 1):,} texts")
         copies = augmented([encoder.seen(text) for text in train.texts], self.model.vocabulary, seed)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", TruncationWarning)
+        with truncating():
             vectors = self.lab.store.vectors(self.model, copies)
-        return self._logistic(vectors, np.repeat(train.labels, len(copies) // len(train.texts)))
+        return self._logistic(vectors, np.repeat(train.labels, len(copies) // len(train.texts)), seed)
+
+    def _logistic(self, vectors: Array, labels: Labels, seed: int, validate: bool = True) -> Array64:
+        validation = (self.validation.vectors, self.validation.labels) if validate else None
+        found = logistic_regression(vectors, labels, validation, seed)
+        return np.asarray(found.predict_proba(self.test.vectors))
+
+    def tempered(self, shots: Shots, seed: int) -> Array64:
+        """Return the probabilities of logistic regression with C = 1, at the temperature with the least log-loss."""
+        from sklearn.linear_model import LogisticRegression
+
+        train = self.drawn(shots, seed)
+        fitted = LogisticRegression(max_iter=5000).fit(train.vectors, train.labels)
+        known, asked = (fitted.predict_proba(part.vectors) for part in (self.validation, self.test))
+        best = min(TEMPERATURES, key=lambda t: losses(at_temperature(known, t), self.validation.labels).mean())
+        return at_temperature(asked, best)
 
     def setfit(self, shots: Shots, seed: int) -> Array64:
         """Return the probabilities of SetFit."""
@@ -164,23 +180,20 @@ class Task:
 
         return self._trained(SETFIT, setfit_name, shots, seed, train)
 
-    def fine_tuned(self, shots: Shots, seed: int) -> Array64:
-        """Return the probabilities of the classifier when its encoder is trained too."""
-        return self._fine_tuned(shots, seed, (self.validation.texts, self.validation.labels))
+    def fine_tuned(self, shots: Shots, seed: int, validate: bool = True) -> Array64:
+        """Return the probabilities of the classifier when its encoder is trained too.
 
-    def fine_tuned_alone(self, shots: Shots, seed: int) -> Array64:
-        """Return the same, where the classifier has nothing but the examples: it holds out some of them itself."""
-        return self._fine_tuned(shots, seed, None)
+        Without a validation set it has nothing but the examples, and holds out some of them itself.
+        """
 
-    def _fine_tuned(self, shots: Shots, seed: int, validation: tuple[list[str], NDArray[np.int64]] | None) -> Array64:
         def train(drawn: Encoded) -> Array64:
+            validation = (self.validation.texts, self.validation.labels) if validate else None
             classifier = Sen2ProClassifier(self.model, seed=seed, finetune=FineTuning())
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", TruncationWarning)
+            with truncating():
                 classifier.fit(drawn.texts, drawn.labels, validation=validation)
                 return classifier.predict_proba(self.test.texts)
 
-        how = f"{FineTuning()}, scheme {SCHEME}, {'with' if validation else 'without'} validation"
+        how = f"{FineTuning()}, scheme {SCHEME}, {'with' if validate else 'without'} validation"
         return self._trained(TUNED, lambda: how, shots, seed, train)
 
     def _trained(
@@ -194,41 +207,19 @@ class Task:
         about = json.dumps([name(), str(self.model.signature()), parts, seed])
         return self.lab.store.array(about, lambda: train(drawn))
 
-    def _logistic(self, vectors: Array, labels: NDArray[np.int64]) -> Array64:
-        validation = self.validation.vectors, self.validation.labels
-        return np.asarray(logistic_regression(vectors, labels, validation).predict_proba(self.test.vectors))
+    def accuracy(self, ours: Sequence[Array64], baseline: Sequence[Array64]) -> Points:
+        """Return what is right of the test sentences, for the same draws."""
+        return self._points(lambda found: found.argmax(axis=1) == self.test.labels, ours, baseline)
 
-    def compare(self, ours: Sequence[Array64], baseline: Sequence[Array64], labels: list[str]) -> Line:
-        """Compare accuracies over the same draws, in points, by resampling the test sentences."""
+    def log_loss(self, ours: Sequence[Array64], baseline: Sequence[Array64]) -> Points:
+        """Return the log-loss of the test sentences in the same way."""
+        return self._points(lambda found: losses(found, self.test.labels), ours, baseline)
 
-        def right(found: Array64) -> Statistic:
-            return mean_statistic(found.argmax(axis=1) == self.test.labels)
-
-        return self._compare(right, ours, baseline, labels, 100)
-
-    def compare_losses(self, ours: Sequence[Array64], baseline: Sequence[Array64], labels: list[str]) -> Line:
-        """Compare log-losses in the same way."""
-
-        def loss(found: Array64) -> Statistic:
-            return mean_statistic(losses_of(found, self.test.labels))
-
-        return self._compare(loss, ours, baseline, labels, 1, smaller_is_better=True)
-
-    def _compare(
-        self,
-        statistic: Callable[[Array64], Statistic],
-        ours: Sequence[Array64],
-        baseline: Sequence[Array64],
-        labels: list[str],
-        unit: float,
-        *,
-        smaller_is_better: bool = False,
-    ) -> Line:
-        theirs = mean_of([statistic(found) for found in baseline])
-        found = paired_bootstrap(
-            [statistic(one) for one in ours], theirs, len(self.test.labels), smaller_is_better=smaller_is_better
-        )
-        return Line(labels, None, found.scaled(unit))
+    def _points(
+        self, measure: Callable[[Array64], NDArray[Any]], ours: Sequence[Array64], baseline: Sequence[Array64]
+    ) -> Points:
+        both = [[mean_statistic(measure(found)) for found in runs] for runs in (ours, baseline)]
+        return Points(both[0], both[1], len(self.test.labels))
 
 
 System = Callable[[Task, Shots, int], Array64]  # a method of Task: the probabilities on its test part
@@ -251,7 +242,7 @@ def _train_and_validation(name: str) -> tuple[Labelled, Labelled]:
         return _only(train, kept), _only(train, out)
 
 
-def _only(data: Labelled, rows: NDArray[np.int64]) -> Labelled:
+def _only(data: Labelled, rows: Labels) -> Labelled:
     return Labelled(tuple(data.texts[i] for i in rows), data.labels[rows], data.names)
 
 

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 from numpy.typing import NDArray
 
 from sen2pro.gaussian import Gaussian
-from sen2pro.metrics.statistics import Statistic, mean_statistic, paired_bootstrap
-from sen2pro.paper import analogy, evalrank
+from sen2pro.metrics import retrieval
+from sen2pro.metrics.base import to_unit
+from sen2pro.metrics.comparisons import Board, Points, count_verdicts
+from sen2pro.metrics.report import Result
+from sen2pro.metrics.statistics import Statistic, mean_statistic
 from sen2pro.paper import numbers as paper
-from sen2pro.paper.data import DataMissing, read_analogy, read_evalrank, spread
+from sen2pro.paper.catalogue import DataMissing
+from sen2pro.paper.data import EvalRank, read_analogy, read_evalrank, spread
 from sen2pro.paper.lab import Lab
 from sen2pro.paper.presets import PRESETS
-from sen2pro.paper.report import Line, Result, count_verdicts, line_numbers, lines_grid
-from sen2pro.paper.store import to_unit
-from sen2pro.paper.tables.readings import READINGS, Reading
+from sen2pro.paper.tables.pairs import COSINE, PLAIN_ROWS, READINGS, Reading, Row, certain
 from sen2pro.types import Array
 
 
@@ -23,49 +27,59 @@ def t3(lab: Lab) -> Result:
     task = read_evalrank()
     if lab.limit:
         task = task.head(lab.limit)
-    vectors = evalrank.centred(lab.own_vectors(task.background))
-    plain = evalrank.statistics(evalrank.ranks(task, lambda rows: vectors[rows] @ vectors.T))
-    row, quoted = paper.reference(paper.T3, lab.row)
-    lines, verdicts = [], []
-    for reading in READINGS:
-        seeds: list[dict[str, Statistic]] = []
-        for seed in range(lab.seeds):
-            joined = lab.join(lab.parts(task.background, seed, normalize=reading.normalize))
-            centred = evalrank.centred_gaussian(joined) if reading.normalize else joined
-            seeds.append(evalrank.statistics(evalrank.ranks(task, _blocks(centred, reading), lab.store.show)))
-        found = [
-            Line(
-                [name, reading.title],
-                quoted[name],
-                paired_bootstrap([s[name] for s in seeds], plain[name], len(task.pairs)).scaled(100),
-            )
-            for name in evalrank.MEASURES
-        ]
-        lines += found
-        verdicts.append(f"{reading.title}: {count_verdicts(found)}")
-    lines.sort(key=lambda line: evalrank.MEASURES.index(line.labels[0]))
-    names = ["measure", "similarity"]
+    preset, quoted = paper.reference(paper.T3, lab.row)
+    rows = [*(Row(reading.title, reading, quoted=quoted) for reading in READINGS), *PLAIN_ROWS]
+    readings = dict.fromkeys(reading for row in rows for reading in (row.ours, row.baseline))
+    found = {reading: _runs(lab, task, reading) for reading in readings}
+    board = Board(["measure", "similarity"])
+    for row in rows:
+        for name in retrieval.MEASURES:
+            ours, baseline = ([run[name] for run in found[reading]] for reading in (row.ours, row.baseline))
+            points = partial(Points, ours, baseline, len(task.pairs))
+            board.add([name, row.label], points, row.quoted[name] if row.quoted else None)
+    board.sort(retrieval.MEASURES)
     title = f"{lab.title}, x 100, {len(task.pairs)} queries among {len(task.background)} sentences"
     notes = [
         *paper.NOTES["T3"],
         "All vectors are centred on the background. On the unit sphere, Gaussians are centred and scaled like the "
         "samples would be; Eq. 6 of raw vectors does not change when they are centred.",
+        "Plain L1 and plain L2 are distances of the same plain vectors as the cosine: centred, and scaled to length 1.",
     ]
     return Result(
-        "T3", "EvalRank, Sen2Vec (cosine) against Sen2Pro", [lines_grid(names, lines, PRESETS[row].title, title=title)],
-        "; ".join(verdicts), lab.signature(), notes, line_numbers(names, lines),
+        "T3", "EvalRank, Sen2Vec (cosine) against Sen2Pro", [board.grid(PRESETS[preset].title, title)],
+        "; ".join(f"{row.label}: {board.verdict(row.label)}" for row in rows), lab.signature(), notes, board.numbers(),
     )  # fmt: skip
 
 
-def _blocks(gaussian: Gaussian, reading: Reading) -> evalrank.Block:
+def _runs(lab: Lab, task: EvalRank, reading: Reading) -> list[dict[str, Statistic]]:
+    """Return the measures of a similarity, once for each seed if it depends on that."""
+    if reading.plain:
+        vectors = retrieval.centred(lab.own_vectors(task.background))
+        if reading == COSINE:
+            return [retrieval.measures(retrieval.ranks(_positions(task), lambda rows: vectors[rows] @ vectors.T))]
+        return [_measured(lab, task, reading, certain(vectors))]
+    found = []
+    for seed in range(lab.seeds):
+        joined = lab.join(lab.parts(task.background, seed, normalize=reading.normalize))
+        found.append(_measured(lab, task, reading, retrieval.centred_gaussian(joined) if reading.normalize else joined))
+    return found
+
+
+def _measured(lab: Lab, task: EvalRank, reading: Reading, gaussian: Gaussian) -> dict[str, Statistic]:
     bare = Gaussian(gaussian.mean, gaussian.variance)
-    return lambda rows: reading.all_pairs(bare[rows], bare)
+    ranks = retrieval.ranks(_positions(task), lambda rows: reading.all_pairs(bare[rows], bare), lab.store.show)
+    return retrieval.measures(ranks)
+
+
+def _positions(task: EvalRank) -> NDArray[np.int64]:
+    index = {sentence: i for i, sentence in enumerate(task.background)}
+    return np.array([(index[a], index[b]) for a, b in task.pairs])
 
 
 def t9(lab: Lab) -> Result:
     """Table 9: analogies."""
-    lines, missing = [], []
-    row, quoted = paper.reference(paper.T9, lab.row)
+    board, missing = Board(["set", "measure"]), []
+    preset, quoted = paper.reference(paper.T9, lab.row)
     for name, title in (("sick", "SICK quadruples"), ("sats", "SATS")):
         try:
             quadruples = read_analogy(name)
@@ -74,45 +88,32 @@ def t9(lab: Lab) -> Result:
             continue
         if lab.limit:
             quadruples = [quadruples[i] for i in spread(len(quadruples), lab.limit)]
-        sentences, where = analogy.positions(quadruples)
-        plain = lab.vectors(sentences)
+        texts = [(q.a, q.b, q.c, q.d) for q in quadruples]
+        index = {text: i for i, text in enumerate(dict.fromkeys(text for four in texts for text in four))}
+        sentences, where = list(index), np.array([[index[text] for text in four] for four in texts])
         means = [lab.join(lab.parts(sentences, seed)).mean for seed in range(lab.seeds)]
-        lines += _analogy_lines(title, where, plain, means, quoted)
-    if not lines:
+        _add_analogies(board, title, where, lab.vectors(sentences), means, quoted)
+    if not board.lines:
         raise DataMissing("there is no data for analogies; see `sen2pro data list`")
-    names = ["set", "measure"]
-    title = f"{lab.title}, x 100"
-    on_x = [line for line in lines if line.labels[1].startswith("x")]
-    verdict = f"x: {count_verdicts(on_x)}; D found: {count_verdicts([line for line in lines if line not in on_x])}"
+    on_x, on_d = ([line for line in board.lines if line.labels[1].startswith(first)] for first in "xD")
     notes = [*paper.NOTES["T9"], *([f"{', '.join(missing)}: no data here."] if missing else [])]
     return Result(
-        "T9", "Analogies, Sen2Vec against Sen2Pro", [lines_grid(names, lines, PRESETS[row].title, title=title)],
-        verdict, lab.signature(), notes, line_numbers(names, lines),
+        "T9", "Analogies, Sen2Vec against Sen2Pro", [board.grid(PRESETS[preset].title, f"{lab.title}, x 100")],
+        f"x: {count_verdicts(on_x)}; D found: {count_verdicts(on_d)}", lab.signature(), notes, board.numbers(),
     )  # fmt: skip
 
 
-def _analogy_lines(
-    title: str, where: NDArray[np.int64], plain: Array, means: list[Array], quoted: tuple[float, float]
-) -> list[Line]:
-    """Return x of the means scaled to length 1 (the paper's), of the means as they are, and how often D is found."""
+def _add_analogies(
+    board: Board, title: str, where: NDArray[np.int64], plain: Array, means: list[Array], quoted: tuple[float, float]
+) -> None:
+    """Add x of the means scaled to length 1 (the paper's), x of the means as they are, and how often D is found."""
     scaled = [to_unit(mean) for mean in means]
-    n = len(where)
-    baseline = mean_statistic(analogy.differences(plain, where))
-
-    def x(vectors: list[Array]) -> list[Statistic]:
-        return [mean_statistic(analogy.differences(v, where)) for v in vectors]
-
-    found = paired_bootstrap(
-        [mean_statistic(analogy.found(v, where)) for v in scaled], mean_statistic(analogy.found(plain, where)), n
+    measures = (
+        ("x, means of length 1", retrieval.differences, scaled, quoted),
+        ("x, means as they are", retrieval.differences, means, None),
+        ("D found, 3CosAdd", retrieval.completed, scaled, None),
     )
-    return [
-        Line(
-            [title, "x, means of length 1"], quoted,
-            paired_bootstrap(x(scaled), baseline, n, smaller_is_better=True).scaled(100),
-        ),
-        Line(
-            [title, "x, means as they are"], None,
-            paired_bootstrap(x(means), baseline, n, smaller_is_better=True).scaled(100),
-        ),
-        Line([title, "D found, 3CosAdd"], None, found.scaled(100)),
-    ]  # fmt: skip
+    for name, measure, vectors, said in measures:
+        ours, baseline = ([mean_statistic(measure(v, where)) for v in runs] for runs in (vectors, [plain]))
+        points = partial(Points, ours, baseline, len(where))
+        board.add([title, name], points, said, smaller_is_better=name.startswith("x"))

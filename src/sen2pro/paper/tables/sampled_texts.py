@@ -1,10 +1,11 @@
-"""What classification adds to table 8 and figure 3: from ten examples of each class, with the samples themselves."""
+"""What classification adds to table 8 and figure 3: a few examples of each class, with the samples themselves."""
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,41 +14,62 @@ from sen2pro.classification import Sen2ProClassifier
 from sen2pro.classification.choosing import Choice
 from sen2pro.classification.features import Scaling
 from sen2pro.classification.heads import fit, probabilities
-from sen2pro.errors import TruncationWarning
 from sen2pro.gaussian import Gaussian
-from sen2pro.metrics.statistics import Statistic, average_statistic, mean_of, mean_statistic, paired_bootstrap
+from sen2pro.metrics.comparisons import Board, Points, average
+from sen2pro.metrics.statistics import mean_statistic
 from sen2pro.paper import numbers as paper
-from sen2pro.paper.data import CLASSIFICATION_SETS, DataMissing, read_classification, spread
-from sen2pro.paper.lab import Lab, moments
-from sen2pro.paper.report import Line
-from sen2pro.paper.tables.labelled import few
-from sen2pro.types import Array, Array64
+from sen2pro.paper.catalogue import CLASSIFICATION_SETS, DataMissing
+from sen2pro.paper.data import Labelled, read_classification, spread
+from sen2pro.paper.lab import Lab
+from sen2pro.paper.tables.labelled import few, truncating
+from sen2pro.paper.tables.pairs import certain
+from sen2pro.types import Array, Array64, Labels
 
 SHOTS, DRAWS = 10, 3  # as in the paper
 _TESTS = 200  # texts of a test set: each takes thirty passes
-T8_NOTE = (
-    f"TC: {SHOTS} examples of each class, {DRAWS} draws, a head that averages over the covariance in question; its "
-    "penalty is what cross-validation chooses with the diagonal one, so that nothing but the estimator differs."
-)
 Samples = dict[str, Array]
 
 
-@dataclass(frozen=True, eq=False)
-class Draw:
-    """One draw of examples of a set, and what they are tested on: samples (n, N, k) of each source, vectors, labels."""
+class Side(NamedTuple):
+    """Texts to train or to test on: samples (n, N, k) of each source, plain vectors, labels."""
+
+    samples: Samples
+    vectors: Array
+    labels: Labels
+
+
+class Draw(NamedTuple):
+    """One draw of examples of a set, and what they are tested on."""
 
     classes: int
-    train: Samples
-    train_vectors: Array
-    labels: NDArray[np.int64]
-    test: Samples
-    test_vectors: Array
-    truth: NDArray[np.int64]
+    train: Side
+    test: Side
 
 
-def tests(lab: Lab) -> int:
-    """Return how many texts of a set are tested on, at most."""
-    return min(lab.limit or _TESTS, _TESTS)
+class Size(NamedTuple):
+    """How much is classified: examples of each class, draws of them, and test texts of a set."""
+
+    shots: int
+    draws: int
+    tests: int
+
+
+def size(lab: Lab) -> Size:
+    """Return how much is classified; for a quick look, fewer examples and fewer draws.
+
+    >>> size(Lab(limit=12)), size(Lab(limit=50))
+    (Size(shots=2, draws=1, tests=12), Size(shots=10, draws=3, tests=50))
+    """
+    return Size(lab.fewer_shots(SHOTS), 1 if lab.quick else DRAWS, min(lab.limit or _TESTS, _TESTS))
+
+
+def note(lab: Lab) -> str:
+    """Say what the classification line of table 8 is."""
+    return (
+        f"TC: {size(lab).shots} examples of each class, {size(lab).draws} draws, a head that averages over the "
+        "covariance in question; its penalty is what cross-validation chooses with the diagonal one, so that nothing "
+        "but the estimator differs."
+    )
 
 
 def sampled_sets(lab: Lab) -> dict[str, list[Draw]]:
@@ -63,42 +85,39 @@ def sampled_sets(lab: Lab) -> dict[str, list[Draw]]:
 
 def _draws(lab: Lab, name: str) -> Iterator[Draw]:
     train, test = read_classification(name, "train"), read_classification(name, "test")
-    tested = np.array(spread(len(test.texts), tests(lab)))
 
-    def sampled(texts: list[str]) -> tuple[Samples, Array]:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", TruncationWarning)
-            return lab.samples_of(texts, normalize=lab.encoder().normalize), lab.own_vectors(texts)
+    def side(data: Labelled, rows: NDArray[np.int64]) -> Side:
+        texts = [data.texts[i] for i in rows]
+        with truncating():
+            samples = lab.samples_of(texts, normalize=lab.encoder().normalize)
+            return Side(samples, lab.own_vectors(texts), data.labels[rows])
 
-    of_test = sampled([test.texts[i] for i in tested])
-    for seed in range(DRAWS):
-        rows = few(train.labels, train.names, SHOTS, seed)
-        of_train = sampled([train.texts[i] for i in rows])
-        yield Draw(len(train.names), *of_train, train.labels[rows], *of_test, test.labels[tested])
+    tested = side(test, np.array(spread(len(test.texts), size(lab).tests)))
+    for seed in range(size(lab).draws):
+        drawn = few(train.labels, train.names, size(lab).shots, seed)
+        yield Draw(len(train.names), side(train, drawn), tested)
 
 
 def chosen(lab: Lab, draw: Draw, seed: int) -> Choice:
     """Return what cross-validation chooses with all samples; the same then holds for fewer, or a full covariance."""
-    gaussian = joined(lab, draw.train)
-    return Sen2ProClassifier(features="mean", head="expected", seed=seed).fit(gaussian, draw.labels).choice_
+    return _fitted(lab.of_samples(draw.train.samples), draw, seed).choice_
 
 
-def joined(lab: Lab, samples: Samples) -> Gaussian:
-    """Return the Gaussians of samples."""
-    return lab.join({source: Gaussian(*moments(found)) for source, found in samples.items()})
+def _fitted(gaussian: Gaussian, draw: Draw, seed: int) -> Sen2ProClassifier:
+    return Sen2ProClassifier(features="mean", head="expected", seed=seed).fit(gaussian, draw.train.labels)
 
 
-def right(draw: Draw, choice: Choice, train: Gaussian, test: Gaussian, *, full: bool = False) -> NDArray[np.bool_]:
-    """Return which test sentences are classified rightly; `full` takes the whole covariances of the draw's samples."""
-    scaling = Scaling.fit(train, choice.features)
-    designs = [scaling(gaussian) for gaussian in (train, test)]
+def right(lab: Lab, draw: Draw, choice: Choice, *, full: bool = False) -> NDArray[np.bool_]:
+    """Return which test sentences are classified rightly; `full` takes the whole covariances of the samples."""
+    sides = [side.samples for side in (draw.train, draw.test)]
+    gaussians = [lab.of_samples(samples) for samples in sides]
+    scaling = Scaling.fit(gaussians[0], choice.features)
+    designs = [scaling(gaussian) for gaussian in gaussians]
     if full:
-        designs = [
-            replace(design, noise=roots(samples) / scaling.mean_scale)
-            for design, samples in zip(designs, (draw.train, draw.test), strict=True)
-        ]
-    weights = fit(designs[0], draw.labels, draw.classes, choice.head, choice.C).scaled(choice.temperature)
-    return np.asarray(probabilities(designs[1], weights).argmax(axis=1) == draw.truth)
+        roots_of = [roots(samples) / scaling.mean_scale for samples in sides]
+        designs = [replace(design, noise=noise) for design, noise in zip(designs, roots_of, strict=True)]
+    weights = fit(designs[0], draw.train.labels, draw.classes, choice.head, choice.C).cooled(choice.temperature)
+    return np.asarray(probabilities(designs[1], weights).argmax(axis=1) == draw.test.labels)
 
 
 def roots(samples: Samples) -> Array64:
@@ -110,28 +129,25 @@ def roots(samples: Samples) -> Array64:
     return np.concatenate(parts, axis=1)
 
 
-def t8_line(lab: Lab) -> Line:
-    """Return the classification line of table 8: the full covariance against the diagonal one."""
-    sets = sampled_sets(lab)
-    quoted = paper.T8["TC"]
+def add_to(board: Board, lab: Lab) -> None:
+    """Add the classification line of table 8: the full covariance against the diagonal one."""
+    sets, quoted = sampled_sets(lab), paper.T8["TC"]
     if not sets:
-        return Line(["Average", "TC"], quoted, missing="no data")
-    sizes = [len(draws[0].truth) for draws in sets.values()]
-    ends = np.cumsum(sizes)
-    places = [np.arange(end - size, end) for size, end in zip(sizes, ends, strict=True)]
-    found: dict[bool, list[Statistic]] = {True: [], False: []}
-    for seed in range(DRAWS):
-        parts: dict[bool, list[Statistic]] = {True: [], False: []}
-        for draws in sets.values():
-            draw = draws[seed]
-            choice, train, test = chosen(lab, draw, seed), joined(lab, draw.train), joined(lab, draw.test)
-            for full in parts:
-                parts[full].append(mean_statistic(right(draw, choice, train, test, full=full)))
-        for full, statistics in parts.items():
-            found[full].append(average_statistic(statistics, places))
-    groups = np.repeat(np.arange(len(sizes)), sizes)
-    compared = paired_bootstrap(found[False], mean_of(found[True]), int(ends[-1]), groups=groups)
-    return Line([f"Average of {len(sets)}, {max(sizes)} texts", "TC"], quoted, compared.scaled(100))
+        board.leave_out(["Average", "TC"], "no data", quoted)
+        return
+    found = {str(i): _points(lab, draws) for i, draws in enumerate(sets.values())}
+    most = max(points.n for points in found.values())
+    board.add([f"Average of {len(sets)}, {most} texts", "TC"], partial(average, found), quoted)
+
+
+def _points(lab: Lab, draws: Sequence[Draw]) -> Points:
+    """Return the accuracy of each draw of a set, with diagonal and with full covariances."""
+    choices = [chosen(lab, draw, seed) for seed, draw in enumerate(draws)]
+    diagonal, full = (
+        [mean_statistic(right(lab, draw, choice, full=full)) for draw, choice in zip(draws, choices, strict=True)]
+        for full in (False, True)
+    )
+    return Points(diagonal, full, len(draws[0].test.labels))
 
 
 def curves(lab: Lab, counts: Callable[[int], list[int]]) -> tuple[dict[str, dict[int, float]], float, list[str]]:
@@ -139,18 +155,21 @@ def curves(lab: Lab, counts: Callable[[int], list[int]]) -> tuple[dict[str, dict
     sets = sampled_sets(lab)
     found: dict[str, dict[int, list[float]]] = {"n1 (model)": {}, "n2 (data)": {}}
     plain = []
-    for draws in sets.values():
-        for seed, draw in enumerate(draws):
-            choice = chosen(lab, draw, seed)
-            for title, source in zip(found, draw.train, strict=True):
-                for count in counts(draw.train[source].shape[1]):
-                    train, test = (
-                        joined(lab, {s: x[:, :count] if s == source else x for s, x in side.items()})
-                        for side in (draw.train, draw.test)
-                    )
-                    found[title].setdefault(count, []).append(100 * right(draw, choice, train, test).mean())
-            points = [Gaussian(v, np.zeros_like(v)) for v in (draw.train_vectors, draw.test_vectors)]
-            point = Sen2ProClassifier(features="mean", head="expected", seed=seed).fit(points[0], draw.labels)
-            plain.append(100 * point.score(points[1], draw.truth))
+    for seed, draw in ((seed, draw) for draws in sets.values() for seed, draw in enumerate(draws)):
+        choice = chosen(lab, draw, seed)
+        for title, source in zip(found, draw.train.samples, strict=True):
+            for count in counts(draw.train.samples[source].shape[1]):
+                train, test = (
+                    side._replace(samples=first(side.samples, source, count)) for side in (draw.train, draw.test)
+                )
+                score = right(lab, draw._replace(train=train, test=test), choice).mean()
+                found[title].setdefault(count, []).append(100 * float(score))
+        point = _fitted(certain(draw.train.vectors), draw, seed)
+        plain.append(100 * point.score(certain(draw.test.vectors), draw.test.labels))
     means = {title: {count: float(np.mean(v)) for count, v in curve.items()} for title, curve in found.items()}
     return means, float(np.mean(plain)) if plain else float("nan"), list(sets)
+
+
+def first(samples: Samples, source: str, count: int) -> Samples:
+    """Return the samples with only the first `count` of one source."""
+    return {name: x[:, :count] if name == source else x for name, x in samples.items()}

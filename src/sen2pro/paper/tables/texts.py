@@ -1,4 +1,4 @@
-"""Candidates, references and human scores of the generation tasks, and how close Sen2Vec and Sen2Pro find them."""
+"""Candidates, references and human scores of the generation tasks: dialogue and translation."""
 
 from __future__ import annotations
 
@@ -6,13 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from sen2pro.metrics.statistics import by_system
 from sen2pro.paper.data import Response, Systems, read_dialogue, read_wmt_segments, spread
-from sen2pro.paper.lab import Lab
-from sen2pro.paper.systems import by_system
-from sen2pro.paper.tables.readings import Reading
-from sen2pro.types import Array, Array64
+from sen2pro.types import Array64
 
 _BLANK = "."  # what is encoded for an output of nothing
 
@@ -53,31 +50,9 @@ def translation(found: Systems, limit: int | None) -> Texts:
     return Texts(systems, candidates, [found.references[i] for _ in found.outputs for i in chosen], found.human)
 
 
-def sen2vec_scores(lab: Lab, texts: Texts) -> Array:
-    """Return the cosine of plain vectors of each candidate with its reference."""
-    sentences, left, right = distinct(texts)
-    vectors = lab.vectors(sentences)
-    return np.asarray((vectors[left] * vectors[right]).sum(axis=1))
-
-
-def sen2pro_scores(lab: Lab, texts: Texts, reading: Reading, seed: int) -> Array:
-    """Return the similarity of each candidate with its reference."""
-    sentences, left, right = distinct(texts)
-    joined = lab.join(lab.parts(sentences, seed, normalize=reading.normalize))
-    return reading.pairwise(joined[left], joined[right])
-
-
 def speaking(texts: Sequence[str]) -> list[str]:
     """Return texts that can be encoded: for an output of nothing, a full stop."""
     return [text if text.strip() else _BLANK for text in texts]
-
-
-def distinct(texts: Texts) -> tuple[list[str], NDArray[np.int64], NDArray[np.int64]]:
-    """Return the different texts, and where among them each candidate and each reference stands."""
-    sides = [speaking(side) for side in (texts.candidates, texts.references)]
-    index = {text: i for i, text in enumerate(dict.fromkeys(sides[0] + sides[1]))}
-    left, right = (np.array([index[text] for text in side]) for side in sides)
-    return list(index), left, right
 
 
 def segments(pair: str, limit: int | None) -> Texts:

@@ -1,6 +1,9 @@
 """Convert evaluation sets from the layouts their authors publish into ours.
 
-Each kind of source, and the files looked for in it; sets of which nothing is there are passed over.
+    python results/import_data.py senteval SentEval/data/downstream --to FOLDER
+
+Files that exist are never replaced, and sets of which nothing is there are passed over. Each kind of source, and the
+files looked for in it:
 
 - `senteval`, the folder `data/downstream` of SentEval: `STS/STS{12..16}-en-test/STS.{input,gs}.SUBTASK.txt`,
   `STS/STSBenchmark/sts-{train,dev,test}.csv`, `SICK/SICK_{train,trial,test_annotated}.txt`. Pairs without a gold score
@@ -17,6 +20,7 @@ Each kind of source, and the files looked for in it; sets of which nothing is th
 
 from __future__ import annotations
 
+import argparse
 import gzip
 import json
 import os
@@ -65,7 +69,9 @@ def import_data(kind: str, source: str | Path, target: str | Path | None = None)
         raise Sen2ProError(f"there is no folder {source}; give the one with the data of {kind}")
     converted = list(convert(Path(source)))  # all of it before anything is written, so that errors leave no half
     if not converted:
-        raise Sen2ProError(f"no data of {kind} in {source}; sen2pro data import --help says which files it looks for")
+        raise Sen2ProError(
+            f"no data of {kind} in {source}; the top of results/import_data.py says which files it looks for"
+        )
     for name, _ in converted:
         for suffix in COMPRESSIONS:
             if Path(into, f"{name}{suffix}").exists():
@@ -295,3 +301,22 @@ KINDS: dict[str, Callable[[Path], Iterator[Converted]]] = {
     "wmt17": _wmt17,
     "grade": _grade,
 }
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run as a command: print each file that was written."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("kind", choices=KINDS, help="whose layout")
+    parser.add_argument("source", help="the folder as its authors publish it")
+    parser.add_argument("--to", help="folder to write to (default: the one SEN2PRO_DATA names)")
+    options = parser.parse_args(arguments)
+    try:
+        written = import_data(options.kind, options.source, options.to)
+    except Sen2ProError as error:
+        parser.exit(2, f"{error}\n")
+    for path in written:
+        print(f"-> {path}")
+
+
+if __name__ == "__main__":
+    main()
