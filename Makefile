@@ -8,7 +8,7 @@ SEN2PRO_DATA ?= $(abspath $(wildcard ../shared/data))
 export SEN2PRO_DATA
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format docs bench clean
+.PHONY: help setup demo test fuzz lint format docs bench clean
 
 help: ## Show this help
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -25,6 +25,9 @@ demo: $(READY) ## Run the main job on the embedded default model: a table and a 
 
 test: $(READY) ## Run the whole test suite
 	$(BIN)/python -m pytest
+
+fuzz: $(READY) ## Try 100,000 malformed files and arguments, and print what came of them (a quarter of an hour)
+	PYTHONPATH=tests $(BIN)/python -m fuzz --cases 100000
 
 lint: $(READY) ## Check format, lint and types
 	$(BIN)/ruff format --check .
@@ -43,6 +46,7 @@ docs: $(READY) ## Build the documentation site in build/site
 bench: $(READY) ## Measure cost, quality of variances and use downstream: tables, JSON, plots (needs SEN2PRO_DATA; hours)
 	$(BIN)/python benchmarks/speed.py
 	$(BIN)/python benchmarks/memory.py
+	$(BIN)/python benchmarks/storage.py
 	$(BIN)/python benchmarks/variance_quality.py
 	$(BIN)/python benchmarks/downstream.py --hundred
 	$(BIN)/python benchmarks/variance_features.py

@@ -181,7 +181,7 @@ def test_settings_of_the_wrong_kind_name_the_key(tiny, tmp_path):
         with pytest.raises(Sen2ProError, match=rf"sen2pro.json: '{key}(\.model)?' must be"):
             Sen2Pro.load(tmp_path / "m")
         documents.write(path, {name: value for name, value in good.items() if name != key})
-        if key not in ("precision", "vocabulary"):
+        if key not in ("hash", "precision", "vocabulary"):
             with pytest.raises(Sen2ProError, match=f"the key '{key}' is missing"):
                 Sen2Pro.load(tmp_path / "m")
 

@@ -141,7 +141,8 @@ def test_classifiers_of_format_2_are_read(fitted, shared_folder, tmp_path):
     config = json.loads(path.read_text())
     config.pop("hash")
     old = {**config, "format": 2, "choice": {**config["choice"], "temperature": 1 / config["choice"]["temperature"]},
-           "model": {**config["model"], "samples": [4, 4]}, "settings": {**config["settings"], "samples": 15}}  # fmt: skip
+           "model": {**config["model"], "samples": [4, 4]},
+           "settings": {**config["settings"], "samples": 15}}  # fmt: skip
     numbers = load_file(tmp_path / "saved" / "sen2pro_classifier.safetensors")
     path.write_text(json.dumps({**old, "hash": saving._hash(old, numbers)}))
     loaded = Sen2ProClassifier.load(tmp_path / "saved", model=shared_folder)

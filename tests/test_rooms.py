@@ -119,7 +119,8 @@ def test_no_private_attribute_of_another_object_is_used(path):
 # Where a library underneath has no public name for what is needed.
 OTHERS_DRAWERS = {
     "model._similarity_fn_name", "model.config._name_or_path", "parts.network.config._name_or_path", "tensor._version",
-    "self.network.config._attn_implementation", "network.config._attn_implementation", "config._attn_implementation", "nn.modules.batchnorm._NormBase",
+    "self.network.config._attn_implementation", "network.config._attn_implementation", "config._attn_implementation",
+    "nn.modules.batchnorm._NormBase",
 }  # fmt: skip
 
 

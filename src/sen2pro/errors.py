@@ -11,8 +11,20 @@ _SHORT = reprlib.Repr()
 _SHORT.maxstring = _SHORT.maxother = 100
 
 
+_LONGEST = 2000  # letters of a message
+
+
 class Sen2ProError(ValueError):
-    """Something the caller can put right; the message says how."""
+    """Something the caller can put right; the message says how.
+
+    A message that quotes a file may grow with it (a column can have a name of megabytes); its middle is left out.
+    """
+
+    def __init__(self, message: str) -> None:
+        if len(message) > _LONGEST:
+            left_out = f"[... {len(message) - _LONGEST} letters left out ...]"
+            message = f"{message[: _LONGEST // 2]} {left_out} {message[-_LONGEST // 2 :]}"
+        super().__init__(message)
 
 
 class HeadMissing(Sen2ProError):

@@ -195,12 +195,13 @@ class Gaussian:
         if isinstance(index, tuple):
             raise TypeError("a Gaussian is indexed by sentence only; use .mean and .variance to select dimensions")
         try:
+            is_table = not isinstance(index, slice) and np.ndim(index) > 1  # truth values of two axes pick numbers
             mean = self._mean[index]
         except IndexError:  # which says which number is out of range
             raise
         except Exception:  # whatever numpy says to a list that is ragged, or an object that is no index
             raise TypeError(_NO_INDEX.format(shown(index))) from None
-        if mean.ndim > 2:
+        if is_table or mean.ndim > 2:
             raise TypeError(_NO_INDEX.format(shown(index)))
         coverage = None if self._coverage is None else self._coverage[index]
         return Gaussian(mean, self._variance[index], self._signature, coverage)

@@ -127,6 +127,11 @@ class Sen2Pro:
                "revision", "trust_remote_code", "allow_pickle")},
         )  # fmt: skip
         self.encoder.name = saved.get("name", self.encoder.name)
+        if saved.get("hash") not in (None, self.encoder.hash):
+            raise Sen2ProError(
+                f"the weights in {settings.model} were changed or damaged since the model was saved. If you changed "
+                f"them yourself, take the keys 'hash' and 'digest' out of {_SETTINGS_FILE}"
+            )
         if settings.normalize is None:
             settings = settings.changed(normalize=self.encoder.unit)
         self._settings = settings
@@ -546,14 +551,14 @@ class Sen2Pro:
         The folder is a complete model for sentence-transformers or transformers too. `Sen2Pro(folder)` takes it as an
         encoder with this pooling, geometry, whitening and dropout, and the usual samples, seed and so on.
         """
-        about = {"version": __version__, "name": self.encoder.name, **self._settings.to_json()}
+        about = {"version": __version__, "name": self.encoder.name, "hash": self.encoder.hash}
         with new_folder(folder) as temporary:
             self.encoder.save(temporary)
             if self.whitening:
                 self.whitening.save(temporary / _WHITENING_FILE)
             if self._head:
                 self._head.save(temporary)
-            documents.write(temporary / _SETTINGS_FILE, about)
+            documents.write(temporary / _SETTINGS_FILE, about | self._settings.to_json())
 
     @classmethod
     def load(cls, folder: str | Path, **changes: Any) -> Sen2Pro:
@@ -616,10 +621,10 @@ def _from_content(content: dict[str, bytes], settings: dict[str, Any], name: str
 
 _NAMES = tuple(each.name for each in fields(Settings))
 _OF_THE_ENCODER = ("pooling", "normalize", "dropout")  # what `Sen2Pro(folder)` takes from a saved model
-# All that a folder may set: `precision` and `vocabulary` were not there in version 0.4.
+# All that a folder may set; what is optional was not there in version 0.4.
 _SAVED = record(
     {"version": TEXT, "name": TEXT, **{k: v for k, v in JSON_CHECKS.items() if k not in ("precision", "vocabulary")}},
-    {name: JSON_CHECKS[name] for name in ("precision", "vocabulary")},
+    {"hash": TEXT, **{name: JSON_CHECKS[name] for name in ("precision", "vocabulary")}},
 )
 
 

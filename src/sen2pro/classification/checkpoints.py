@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -12,11 +13,13 @@ from torch import Tensor, nn
 from sen2pro.errors import Sen2ProError
 from sen2pro.files import documents
 from sen2pro.files.atomic import replacing
+from sen2pro.files.digests import ContentDigest
 from sen2pro.files.tensors import read_header
 
 _ABOUT = documents.record(
-    {"epoch": documents.COUNT, "best_epoch": documents.COUNT, "best_loss": documents.ANY_NUMBER}
-)  # fmt: skip
+    {"epoch": documents.COUNT, "best_epoch": documents.COUNT, "best_loss": documents.ANY_NUMBER},
+    {"digest": documents.TEXT},
+)
 
 
 class Checkpoint:
@@ -72,6 +75,8 @@ class Checkpoint:
                 tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (it is no dict)
             if any(not tensor.isfinite().all() for tensor in tensors.values()):
                 raise Sen2ProError("it holds numbers that are not finite")
+            if about.pop("digest", None) not in (None, _digest(tensors, about)):
+                raise Sen2ProError("it was changed or damaged since it was written")
             self.epoch, self.best_epoch, self.best_loss = about["epoch"], about["best_epoch"], about["best_loss"]
             self._best = _under("best.", tensors)
             self._put(_under("now.", tensors))
@@ -137,7 +142,16 @@ class Checkpoint:
         }
         path.parent.mkdir(parents=True, exist_ok=True)
         with replacing(path) as temporary:
-            save_file(tensors, temporary, metadata={"sen2pro": json.dumps(about)})
+            metadata = {"sen2pro": json.dumps({**about, "digest": _digest(tensors, about)})}
+            save_file(tensors, temporary, metadata=metadata)
+
+
+def _digest(tensors: Mapping[str, Tensor], about: Mapping[str, Any]) -> str:
+    """Return what tells whether a checkpoint is as it was written."""
+    digest = ContentDigest()
+    for name, tensor in tensors.items():
+        digest.numbers(name, tensor.cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
+    return digest.value(**about, shapes={name: list(tensor.shape) for name, tensor in tensors.items()})
 
 
 def _under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from sen2pro.checks import check_text
 from sen2pro.encoder.dropout import KeyedDropout, Site, Tokens, mode
-from sen2pro.encoder.loading import load, quietly, with_dropout_modules
+from sen2pro.encoder.loading import load, quietly, usable, with_dropout_modules
 from sen2pro.encoder.packing import PACKED, Layout, register
 from sen2pro.encoder.vocabulary import whole_words
 from sen2pro.errors import Sen2ProError, TruncationWarning, one_of
@@ -80,13 +80,14 @@ class Encoder:
         self._lock = _LOCKS.setdefault(self.network, threading.RLock())
         self._inputs = set(inspect.signature(self.network.forward).parameters)
         self._hashed: tuple[int, str] = (-1, "")
-        self._probed = self._probe()
-        self.trained_with_dropout = any(site.rate for site in self.sites)
-        if dropout is not None:
-            self.rate = dropout
-            self.network = with_dropout_modules(self.network, dropout)
+        with usable(self.folder):
             self._probed = self._probe()
-        self._compare_with_source()
+            self.trained_with_dropout = any(site.rate for site in self.sites)
+            if dropout is not None:
+                self.rate = dropout
+                self.network = with_dropout_modules(self.network, dropout)
+                self._probed = self._probe()
+            self._compare_with_source()
         self._versions_at_start = self._versions()
 
     def _versions(self) -> int:

@@ -59,15 +59,8 @@ def load(
         name = folder.resolve().name if folder == Path(model) else str(model)
         device = device or _best_device()
         model, tokenizer = _load_folder(folder, tokenizer, trust_remote_code, allow_pickle)
-    if _is_sentence_transformer(model):
-        parts = _from_sentence_transformer(model)
-    elif isinstance(model, nn.Module) and hasattr(model, "config"):
-        parts = _from_network(model, tokenizer)
-    else:
-        raise Sen2ProError(
-            f"cannot make an encoder of {type(model).__name__}; give a hub id, a folder, a SentenceTransformer or a "
-            "Hugging Face model"
-        )
+    with usable(folder):
+        parts = _parts_of(model, tokenizer)
     parts.folder = folder
     own_name = str(getattr(parts.network.config, "_name_or_path", "") or type(model).__name__)
     parts.name = name or Path(own_name).name
@@ -77,6 +70,30 @@ def load(
         except (RuntimeError, AssertionError) as error:  # torch asserts that it was compiled for the device
             raise Sen2ProError(f"device {device!r} cannot be used: {error}") from None
     return parts
+
+
+def _parts_of(model: Any, tokenizer: Any) -> Parts:
+    if _is_sentence_transformer(model):
+        return _from_sentence_transformer(model)
+    if isinstance(model, nn.Module) and hasattr(model, "config"):
+        return _from_network(model, tokenizer)
+    raise Sen2ProError(
+        f"cannot make an encoder of {type(model).__name__}; give a hub id, a folder, a SentenceTransformer or a "
+        "Hugging Face model"
+    )
+
+
+@contextmanager
+def usable(folder: Path | None) -> Iterator[None]:
+    """Turn whatever the libraries say to a folder's files, which may hold anything, into one clear error."""
+    try:
+        yield
+    except Sen2ProError:
+        raise
+    except Exception as error:
+        if folder is None:  # a model object of the caller's, whose errors are the caller's to see
+            raise
+        raise Sen2ProError(f"the model in {folder} cannot be used: {_said(error)}") from error
 
 
 def _load_folder(folder: Path, tokenizer: Any, trust_remote_code: bool, allow_pickle: bool) -> tuple[Any, Any]:

@@ -18,6 +18,8 @@ from sen2pro.files import tensors
 from sen2pro.files.atomic import replacing
 from sen2pro.types import Array
 
+_HASH = "sen2pro.hash"
+
 
 @dataclass(frozen=True, eq=False)
 class Whitening:
@@ -84,16 +86,28 @@ class Whitening:
         """Write to a safetensors file."""
         from safetensors.numpy import save_file
 
+        arrays = {"mean": self.mean, "kernel": np.ascontiguousarray(self.kernel)}
         with replacing(path) as temporary:
-            save_file({"mean": self.mean, "kernel": np.ascontiguousarray(self.kernel)}, temporary)
+            save_file(arrays, temporary, metadata={_HASH: self.hash})
 
     @classmethod
     def load(cls, path: str | Path) -> Whitening:
-        """Read what `save` wrote."""
+        """Read what `save` wrote; a file that changed since then is refused."""
         found = tensors.read(path, {"mean": tensors.Expected("F32", 1), "kernel": tensors.Expected("F32", 2)})
         mean, kernel = found["mean"], found["kernel"]
         if len(kernel) != len(mean) or not 1 <= kernel.shape[1] <= len(mean):
             raise Sen2ProError(
                 f"{path} does not hold a whitening: a mean of {len(mean)} dimensions, a kernel of {kernel.shape}"
             )
-        return cls(mean, kernel)
+        whitening = cls(mean, kernel)
+        kept = tensors.read_header(path).metadata.get(_HASH)
+        if kept is None:
+            warnings.warn(
+                f"{path} has no hash, so that damage to it cannot be told; it was written by sen2pro before 0.5. Save "
+                "the whitening again to give it one",
+                Sen2ProWarning,
+                stacklevel=2,
+            )
+        elif kept != whitening.hash:
+            raise Sen2ProError(f"{path} was changed or damaged since it was written; fit the whitening again")
+        return whitening

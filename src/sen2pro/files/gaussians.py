@@ -15,7 +15,7 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sen2pro.errors import Sen2ProError, Sen2ProWarning, one_of, shown
+from sen2pro.errors import Sen2ProError, Sen2ProWarning, has_surrogates, one_of, shown
 from sen2pro.files import parquet, tensors
 from sen2pro.files.atomic import replacing
 from sen2pro.files.digests import ContentDigest
@@ -63,8 +63,19 @@ def _arrays(gaussian: Gaussian) -> dict[str, Any]:
 def _length(values: Any) -> int | None:
     try:
         return len(values)
-    except TypeError:
+    except Exception:  # it has none, or a stranger's object says something else
         return None
+
+
+def _as_texts(name: str, values: Sequence[Any]) -> list[str]:
+    try:
+        texts = [str(value) for value in values]
+    except Exception:  # a number of thousands of digits, or whatever a stranger's object says
+        raise Sen2ProError(f"these {name}s cannot be turned into texts: {shown(values)}") from None
+    for row, text in enumerate(texts):
+        if has_surrogates(text):
+            raise Sen2ProError(f"the {name} of row {row} holds half a surrogate pair, which is not Unicode: {text!r}")
+    return texts
 
 
 def _suffix(path: Path) -> str:
@@ -135,9 +146,9 @@ class GaussianWriter:
             raise Sen2ProError("a single Gaussian fills a file; write batches to write several times")
         elif (self._shape[-1], self._columns, self._signature) != (gaussian.dim, kept, gaussian.signature):
             raise Sen2ProError("every batch of a file must have the same dimensions, columns and signature")
+        columns = {name: _as_texts(name, values) for name, values in columns.items()}
         self._shape = gaussian.shape
         self._rows += rows
-        columns = {name: [str(value) for value in values] for name, values in columns.items()}
         self._ids.extend(map(hash, columns.get("id", ())))
         for name, values in columns.items():
             self._digest.texts(name, values)
@@ -319,6 +330,8 @@ def _read_parquet(path: Path, digest: ContentDigest | None) -> Content:
         done = 0
         for batch in file.iter_batches(batch_size=_BATCH, columns=[*sizes, *strings]):
             _check_rows(path, batch, done)
+            if done + len(batch) > rows:
+                raise Sen2ProError(f"{path} is not a whole Parquet file: more rows than the {rows} that its end says")
             here = slice(done, done + len(batch))
             for name, values in numbers.items():
                 column = batch.column(name)

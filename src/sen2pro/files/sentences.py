@@ -11,12 +11,13 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, Any
 
-from sen2pro.checks import is_blank
+from sen2pro.checks import check_whole, is_blank
 from sen2pro.errors import Sen2ProError, has_surrogates, one_of, shown
 from sen2pro.files import documents, parquet, text
 from sen2pro.progress import progress
 
 _LARGE = 20 << 20  # bytes of a file that takes a while to read
+_LONGEST_LINE = (1 << 31) - 1  # what Python's csv can be told
 _USUAL_COLUMNS = ("text", "sentence")
 
 
@@ -60,7 +61,7 @@ class Source:
         longest_line: int = text.LONGEST_LINE,
     ) -> None:
         self.path, self.column, self.id_column, self.skip_blank = path, column, id_column, skip_blank
-        self.longest_line = longest_line
+        self.longest_line = check_whole("longest_line", longest_line, 1, _LONGEST_LINE)
         suffixes = [s.lower() for s in text.check_path(path).suffixes]
         suffix = (suffixes[:-1] if suffixes[-1:] in ([".gz"], [".xz"]) else suffixes)[-1:]
         kinds = {".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
@@ -177,33 +178,51 @@ class Source:
         """
         with parquet.opened(self.path) as file:
             column = self._column(file.schema_arrow.names)
-            columns = [column, *([self.id_column] if self.id_column else [])]
+            columns = [column, *([self.id_column] if self.id_column is not None else [])]
+            self._check_columns(file.schema_arrow, columns)
         first = 1
         with parquet.opened(self.path, read_dictionary=columns) as file:
             for batch in file.iter_batches(batch_size=4096, columns=columns):
-                self._check_lengths(first, batch, column)
+                self._check_texts(first, batch, column)
                 yield first, batch
                 first += len(batch)
 
-    def _check_lengths(self, first: int, batch: Any, column: str) -> None:
+    def _check_columns(self, schema: Any, columns: list[str]) -> None:
+        """Refuse columns that stand there twice, or hold lists and the like."""
+        import pyarrow as pa
+
+        for name in columns:
+            if schema.names.count(name) > 1:
+                raise self._wrong("", f"the column {name!r} stands there more than once")
+            if pa.types.is_nested(schema.field(name).type):
+                raise self._wrong("", f"the column {name!r} holds {schema.field(name).type}, not a single value a row")
+
+    def _check_texts(self, first: int, batch: Any, column: str) -> None:
+        """Refuse texts that are too long, and those of a spoiled file that stand nowhere."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        values = batch.column(column)
-        values = values.dictionary if pa.types.is_dictionary(values.type) else values
+        rows, values = f"rows {first} to {first + len(batch) - 1}", batch.column(column)
+        if pa.types.is_dictionary(values.type):
+            bounds, values = pc.min_max(values.indices).as_py(), values.dictionary
+            if bounds["max"] is not None and not 0 <= bounds["min"] <= bounds["max"] < len(values):
+                raise self._wrong(rows, "this is not a whole Parquet file: texts are missing")
         if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
             longest = pc.max(pc.binary_length(values)).as_py() or 0
             if longest > self.longest_line:
-                last = first + len(batch) - 1
-                raise self._wrong(f"rows {first} to {last}", f"a text is longer than {self.longest_line:,} bytes")
+                raise self._wrong(rows, f"a text is longer than {self.longest_line:,} bytes")
 
     def _of(self, first: int, batch: Any) -> Iterator[Record]:
+        import pyarrow as pa
+
         for number in range(len(batch)):
             place = f"row {first + number}"
             try:
                 row = {name: batch.column(name)[number].as_py() for name in batch.schema.names}
             except UnicodeDecodeError as error:
                 raise self._wrong(place, f"not UTF-8 (byte {error.start + 1}: {error.reason})") from None
+            except (pa.ArrowException, OverflowError, ValueError) as error:  # a date of the year 100,000, for instance
+                raise self._wrong(place, f"a value that cannot be read: {error}") from None
             yield self._from_row(place, row)
 
     def _is_plain(self, batch: Any) -> bool:

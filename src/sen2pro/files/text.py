@@ -21,9 +21,13 @@ def open_binary(path: str | Path) -> IO[bytes]:
     """Open a file that is gzipped, xz-compressed or plain, by its suffix."""
     path = Path(path)
     kind = _COMPRESSED.get(path.suffix.lower())
+    if kind and path.is_file() and not path.stat().st_size:  # Python's gzip takes it for an archive of nothing
+        raise Sen2ProError(f"{path} is not a whole {kind} file: it is empty")
     if kind == "gzip":
         return cast("IO[bytes]", gzip.open(path, "rb"))
-    return cast("IO[bytes]", lzma.open(path, "rb")) if kind == "xz" else path.open("rb")
+    if kind == "xz":  # by default it would also take the old .lzma format, which has no checksum
+        return cast("IO[bytes]", lzma.open(path, "rb", format=lzma.FORMAT_XZ))
+    return path.open("rb")
 
 
 def check_path(path: str | Path) -> Path:
