@@ -125,7 +125,7 @@ class Gaussian:
 
     @property
     def coverage(self) -> Array | None:
-        """How well a head knows sentences like these, () or (n,); None where no head had a say.
+        """How well a head knows sentences like these, () or (n,); None if no head was used.
 
         The share of held-out sentences of the head's corpus that were at least as far out: 0.5 is an ordinary sentence,
         below 0.01 do not trust the prediction (sample it instead), 0 is a length that the head has never seen.
@@ -211,7 +211,7 @@ class Gaussian:
 
     @staticmethod
     def concatenate(parts: Sequence[Gaussian]) -> Gaussian:
-        """Join batches (and single Gaussians) into one batch; their signatures must match in what matters."""
+        """Join batches (and single Gaussians) into one batch; settings that differ raise an error that names them."""
         parts = listed(parts, "a list of Gaussians")
         if not parts:
             raise Sen2ProError("nothing to concatenate: the list is empty")

@@ -46,7 +46,7 @@ class Sen2Pro:
         Hub id, local folder, `SentenceTransformer`, or Hugging Face model object.
     method
         `sampling` is the paper's: N forward passes for each kind of uncertainty. `one-pass` predicts what sampling
-        would give from a single plain pass, by a head (see `distill`); one for the default model comes along.
+        would give from a single plain pass, by a head (see `distill`); the package includes one for the default model.
         `shrinkage` joins few samples with what the head predicts or, if there is none, with what the sentences of
         the batch have in common: then, and only then, a result depends on its batch.
     samples
@@ -118,7 +118,7 @@ class Sen2Pro:
         self._start(Settings(**given), _saved_settings(model))
 
     def _start(self, settings: Settings, saved: Mapping[str, Any]) -> None:
-        """Load what the settings name; where they leave something open, a saved model has its own way."""
+        """Load the model. Settings left open take the values saved with it."""
         own = {name: saved.get(name) for name in _OF_THE_ENCODER if getattr(settings, name) is None}
         settings = settings.changed(**own)
         self.encoder = Encoder(
@@ -185,7 +185,7 @@ class Sen2Pro:
 
     @property
     def depends_on_batch(self) -> bool:
-        """Whether a result depends on the other sentences of its batch: with shrinkage that has no head, alone."""
+        """True only for shrinkage without a head: its result depends on the other sentences of the batch."""
         return self.method == "shrinkage" and self._head is None
 
     @property
@@ -583,7 +583,7 @@ class Sen2Pro:
         return model
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Travel by name or folder where the model came from one and is as it was, else with all weights."""
+        """Pickle the name or folder if the weights are unchanged, else the weights."""
         head, whitening = self._head, self.whitening
         own = {"head": head, "whitening": whitening if whitening is not None else False}
         settings = {each.name: getattr(self._settings, each.name) for each in fields(Settings)} | own

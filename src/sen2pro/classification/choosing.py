@@ -88,7 +88,7 @@ def choose(
 
 
 class _Judged(NamedTuple):
-    """What each row has at each temperature (temperatures, rows): log-loss, that with doubt, whether it is right."""
+    """For each temperature and row: log-loss, smoothed log-loss, whether the prediction is correct."""
 
     log_losses: Array64
     losses: Array64

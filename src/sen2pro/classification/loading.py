@@ -46,7 +46,7 @@ def load_encoder(
 
 
 def _alone(model: Sen2Pro) -> Sen2Pro:
-    """Return the model, if what it makes of a sentence is the same alone and among others: so must its class be."""
+    """Refuse a model whose result depends on the batch: predictions would too."""
     if model.depends_on_batch:
         raise HeadMissing(
             f"there is no head for {model.encoder.name} to shrink towards, and without one a sentence's class would "

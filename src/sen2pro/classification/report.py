@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from sen2pro.errors import Sen2ProError
 from sen2pro.metrics import probabilities as metrics
-from sen2pro.paper.report import Grid, Result, to_json, to_markdown
+from sen2pro.metrics.report import Grid, Result, to_json, to_markdown
 from sen2pro.pictures import BLUE, GREY, single
 from sen2pro.types import Array64
 

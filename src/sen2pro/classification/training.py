@@ -126,7 +126,7 @@ class Trainer:
         self.optimizer = torch.optim.AdamW(self._trained, lr=settings.rate, weight_decay=settings.weight_decay)
 
     def run(self, train: Part, judges: Part, classes: int, show: Show = None) -> int:
-        """Train until the judges no longer gain; the network is then that of the best epoch, which is returned."""
+        """Train until the validation loss stops falling; restore and return the best epoch."""
         state = self._state = self._checkpoint(train, judges)
         if not state.resume():
             state.record(0, self.loss(train, judges, classes))  # training is never worse than none
@@ -140,7 +140,7 @@ class Trainer:
         return state.best_epoch
 
     def repeat(self, train: Part, epochs: int, show: Show = None, *, falling: bool = False) -> None:
-        """Train for so many epochs, with nobody to judge; the learning rate may fall to nothing over them."""
+        """Train for a fixed number of epochs without validation; the learning rate may fall to 0 over them."""
         steps = self._steps(train)
         self._last = epochs * steps if falling else None
         state = self._state = self._checkpoint(train, Part([], np.empty(0, np.int64)))

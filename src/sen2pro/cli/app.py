@@ -112,8 +112,8 @@ def encode(
 def show(
     file: Annotated[str, typer.Argument(help="A file that encode wrote.")],
     rows: Annotated[int, typer.Option("--rows", "-n", help="How many rows.", min=1)] = 10,
-    certain: Annotated[bool, typer.Option("--certain", help="Those with the smallest total variance first.")] = False,
-    uncertain: Annotated[bool, typer.Option("--uncertain", help="Those with the greatest first.")] = False,
+    certain: Annotated[bool, typer.Option("--certain", help="Show the least uncertain sentences first.")] = False,
+    uncertain: Annotated[bool, typer.Option("--uncertain", help="Show the most uncertain sentences first.")] = False,
 ) -> None:
     """Show the first rows of a file of Gaussians: ids, texts, total variances, and how they were made."""
     from sen2pro.cli.show import run
@@ -160,7 +160,7 @@ def distill(
     output: Annotated[str, typer.Argument(help="A folder for the head.")],
     column: options.Column = None,
     longest_line: options.LongestLine = LONGEST_LINE,
-    limit: Annotated[int, typer.Option(help="Use at most so many sentences, drawn at random.", min=200)] = 5000,
+    limit: Annotated[int, typer.Option(help="Maximum number of sentences, drawn at random.", min=200)] = 5000,
     samples: Annotated[int, typer.Option(help="Samples of each sentence and uncertainty to learn from.", min=6)] = 16,
     force: Annotated[bool, typer.Option("--force", help="Save the head even if it is worse than a constant.")] = False,
     *,
@@ -185,9 +185,7 @@ def score(
         str,
         typer.Option("--references", "-r", help="Text (a sentence a line), CSV, TSV, JSONL or Parquet, also .gz."),
     ],
-    candidates: Annotated[
-        str, typer.Option("--candidates", help="As many sentences, which stand in pairs with the references.")
-    ],
+    candidates: Annotated[str, typer.Option("--candidates", help="Candidates: line i is scored against reference i.")],
     metrics: Annotated[
         str,
         typer.Option(
@@ -274,7 +272,7 @@ def reproduce(
 ) -> None:
     """Make tables and figures of the paper anew, with its numbers beside ours.
 
-    What is encoded is kept, sentence by sentence: tables share it, and a run that is stopped goes on where it was.
+    Encoded sentences are cached, so tables share them and a stopped run continues.
     The data is read from --data or SEN2PRO_DATA; see sen2pro data list.
     """
     from sen2pro.cli.reproduce import run
@@ -326,7 +324,9 @@ app.add_typer(classify_app, name="classify")
 LabelColumn = Annotated[
     str,
     typer.Option(
-        "--label-column", "-l", help="Column with the labels: texts; in JSONL and Parquet also whole numbers, kept so."
+        "--label-column",
+        "-l",
+        help="Column with the labels. JSONL and Parquet labels may be whole numbers and stay so.",
     ),
 ]
 LabelledData = Annotated[
@@ -334,7 +334,12 @@ LabelledData = Annotated[
 ]
 ClassifierFolder = Annotated[str, typer.Argument(help="The folder that classify train wrote.", metavar="MODEL")]
 OtherEncoder = Annotated[
-    str | None, typer.Option("--model", "-m", help="Where the encoder is, if not where it was in training.")
+    str | None,
+    typer.Option(
+        "--model",
+        "-m",
+        help="Encoder the classifier was trained with. Needed unless it is the default model or fine-tuned.",
+    ),
 ]
 
 
@@ -349,7 +354,7 @@ def classify_train(
     validation: Annotated[
         str | None,
         typer.Option(
-            help="Such a file to choose settings by. (default: cross-validation; with --finetune, a fifth of DATA)"
+            help="Labelled file for validation. (default: cross-validation; with --finetune, a fifth of DATA)"
         ),
     ] = None,
     method: Annotated[
@@ -364,8 +369,8 @@ def classify_train(
     epochs: Annotated[
         int | None,
         typer.Option(
-            help="With --finetune: at most so many epochs, of at least four steps. (default: 20; from few sentences "
-            "exactly so many, 6)",
+            help="With --finetune: maximum number of epochs. (default: 20; exactly 6 with fewer than 40 validation "
+            "sentences)",
             min=1,
         ),
     ] = None,
@@ -397,7 +402,7 @@ def classify_predict(
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the output file if it exists.")] = False,
     model: OtherEncoder = None,
 ) -> None:
-    """Give each sentence of a file its class, with the probability of that.
+    """Predict the class of each sentence of a file, with its probability.
 
     Streams: memory does not grow with the file. The output has the columns text, label (what was predicted) and
     probability; it appears under its name only when it is complete.

@@ -312,7 +312,7 @@ def run_evaluate(
     import numpy as np
 
     from sen2pro.classification.report import evaluate_on, write
-    from sen2pro.paper.report import print_result
+    from sen2pro.metrics.report import print_result
 
     classifier = _load(folder, model)
     names = [str(name) for name in classifier.classes_.tolist()]

@@ -65,8 +65,8 @@ def score(
     needed = [needs_model(kind) for kind in metrics if isinstance(kind, str)]  # also finds names that do not exist
     candidates, references = check_pairs(candidates, references)
     if any(needed) and (model is None or isinstance(model, str)):
-        from sen2pro.encoder.resolve import DEFAULT_MODEL
         from sen2pro.model import Sen2Pro
+        from sen2pro.settings import DEFAULT_MODEL
 
         model = Sen2Pro(model or DEFAULT_MODEL)
     loaded = None if isinstance(model, str) else model
