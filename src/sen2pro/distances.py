@@ -229,8 +229,8 @@ def distance(a: Gaussian, b: Gaussian, metric: str = "sen2pro", *, alpha: float 
     metric
         `sen2pro` (Eq. 6), `wasserstein` (2-Wasserstein), `symmetric-kl`, `bhattacharyya`, `expected-cosine` (1 minus
         it), `expected-l2` (squared) or `corrected-cosine` (1 minus the cosine of the means, divided by how much the
-        samples agree). All closed-form for diagonal Gaussians. The last three are not 0 between a Gaussian and itself: two are
-        expectations over independent draws, and a corrected cosine can be above 1.
+        samples agree). All closed-form for diagonal Gaussians. The last three are not 0 between a Gaussian and itself:
+        two are expectations over independent draws, and a corrected cosine can be above 1.
     alpha
         Weight of the variances in Eq. 6: a number in [0, 1] or `"ratio"`, L1(variances)/L1(means) of each pair.
 
