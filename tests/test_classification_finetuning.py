@@ -15,6 +15,8 @@ from sen2pro.classification.finetune import _split
 from sen2pro.classification.training import Part, Trainer, _batches, pair_loss
 from sen2pro.errors import Sen2ProError
 
+pytestmark = pytest.mark.slow
+
 SUBJECTS, VERBS = ("the man", "a woman", "the dog", "a cat"), ("runs", "eats", "plays", "sees")
 # The class is a word that a random encoder does not put first: only training can.
 TEXTS = [f"{s} {v} {end}" for s in SUBJECTS for v in VERBS for end in ("today", "tomorrow")]

@@ -19,6 +19,8 @@ import sen2pro
 from sen2pro.cli.app import app
 from sen2pro.encoder.resolve import resolve
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[1]
 TUTORIALS = sorted((ROOT / "docs" / "tutorials").glob("*.md"))
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *TUTORIALS]
