@@ -205,7 +205,7 @@ GOOD = [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        ({"mean": column([GOOD[0], None, GOOD[2]])}, "row 2: there is no mean|index 2 had size=0"),  # the second: pyarrow 25
+        ({"mean": column([GOOD[0], None, GOOD[2]])}, "row 2: there is no mean|index 2 had size=0"),  # pyarrow 25
         ({"variance": column([GOOD[0], GOOD[1], [5.0, None]])}, "row 3: there is no variance, or not all of it"),
         ({"mean": column([GOOD[0], [np.nan, 0], GOOD[2]])}, "mean must be finite, but row 1, dimension 0 is nan"),
         ({"variance": column([[np.inf, 0], *GOOD[1:]])}, "variance must be finite, but row 0, dimension 0 is inf"),
