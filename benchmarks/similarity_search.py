@@ -21,7 +21,7 @@ from common import save
 
 from sen2pro.estimation.moments import estimate
 from sen2pro.gaussian import Gaussian
-from sen2pro.paper import sts
+from sen2pro.metrics import sts
 from sen2pro.paper.lab import Lab
 from sen2pro.paper.tables.pairs import CORRECTED, COSINE, SPHERE, Row
 from sen2pro.paper.tables.similarity import Sets

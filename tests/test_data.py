@@ -12,8 +12,9 @@ import pytest
 
 from sen2pro import Sen2ProError
 from sen2pro.cli.data import run_list
+from sen2pro.metrics.sts import Pairs
 from sen2pro.paper import catalogue, data
-from sen2pro.paper.data import DataMissing, EvalRank, Pairs, Quadruple, Response
+from sen2pro.paper.data import DataMissing, EvalRank, Quadruple, Response
 
 STS = "subtask\tscore\tsentence1\tsentence2\n"
 PAIR = "news\t2.5\tA cat sleeps.\tA cat naps.\n"

@@ -2,6 +2,9 @@
 
 import json
 import re
+import sys
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,13 +14,12 @@ from typer.testing import CliRunner
 from sen2pro import Gaussian, Sen2Pro
 from sen2pro.cli.app import app
 from sen2pro.errors import Sen2ProError
+from sen2pro.metrics import sts
 from sen2pro.metrics.report import PAGE, Grid, Result, read, to_markdown, write
 from sen2pro.metrics.statistics import Undefined
 from sen2pro.paper import numbers as paper
-from sen2pro.paper import sts
 from sen2pro.paper.data import DataMissing, read_sts
-from sen2pro.paper.lab import Lab
-from sen2pro.paper.presets import PRESETS, resolve_preset
+from sen2pro.paper.lab import PRESETS, Lab, resolve_preset
 from sen2pro.paper.store import Store
 from sen2pro.paper.tables import NEED_SAMPLES, TABLES, chosen, reproduce
 from sen2pro.paper.tables.figures import importance
@@ -232,6 +234,32 @@ def test_without_any_data_the_error_says_where_it_comes_from(lab, tmp_path, monk
 def test_a_lab_refuses_what_is_below_one(name):
     with pytest.raises(Sen2ProError, match=f"{name} must be at least 1"):
         Lab(**{name: 0})
+
+
+def test_a_quick_look_takes_less_where_several_systems_answer_and_from_50_on_all_is_as_asked_for():
+    quick, usual, whole = Lab(limit=12), Lab(limit=50), Lab()
+    assert [lab.quick for lab in (quick, usual, whole)] == [True, False, False]
+    assert [lab.items for lab in (quick, usual, whole)] == [3, 50, None]
+    assert [lab.fewer_shots(10) for lab in (quick, usual, whole)] == [2, 10, 10]
+
+
+def test_a_lab_made_of_another_shares_its_models_but_for_other_settings(lab):
+    same, other = replace(lab, limit=5), replace(lab, settings={"dropout": 0.3})
+    assert same.encoder() is lab.encoder()
+    assert other.encoder() is not lab.encoder()
+    assert "dropout:0.3" in other.signature()
+    assert "dropout:0.3" not in lab.signature()
+
+
+def test_a_comparison_of_results_tells_what_moved_and_counts_what_was_added():
+    sys.path.append(str(Path(__file__).parents[1] / "results"))
+    from compare import moved
+
+    before = [{"set": "x", "ours": {"value": 1.0, "p": None}}, {"set": "y", "ours": {"value": 2.0, "p": 0.5}}]
+    assert moved(before, [{"set": "z", "ours": None}, *before], 1e-6) == ([], 1)
+    after = [before[0], {"set": "y", "ours": {"value": 2.1, "p": 0.5}}]
+    assert moved(before, after, 1e-6) == (["{'set': 'y'} /ours/value: 2.0 -> 2.1"], 0)
+    assert moved(before, before[:1], 1e-6)[0] == ["lost: (('set', 'y'),)"]
 
 
 # Presets

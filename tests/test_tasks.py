@@ -5,10 +5,10 @@ import pytest
 from small_data import write_sts
 
 from sen2pro import Gaussian, distance
-from sen2pro.metrics import retrieval
+from sen2pro.metrics import retrieval, sts
 from sen2pro.metrics.statistics import Undefined, aligned, by_system, spearman
-from sen2pro.paper import sts
-from sen2pro.paper.data import Pairs, read_sts
+from sen2pro.metrics.sts import Pairs
+from sen2pro.paper.data import read_sts
 from sen2pro.paper.tables import theorems as theory
 from sen2pro.paper.tables.pairs import full_distance
 

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sen2pro.errors import Sen2ProError, one_of
+from sen2pro.metrics.sts import Pairs, spread
 from sen2pro.paper import catalogue
 from sen2pro.paper.catalogue import CLASSIFICATION_SETS, DIALOGUE_SETS, STS_SETS, WMT_PAIRS
 from sen2pro.paper.catalogue import DataMissing as DataMissing
@@ -34,32 +35,6 @@ CLASSES = {
         "Sports", "Business & Finance", "Entertainment & Music", "Family & Relationships", "Politics & Government",
     ),
 }  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Pairs:
-    """Sentence pairs with a gold similarity each; `subtasks` has a label per pair, "" where there are none."""
-
-    name: str
-    subtasks: tuple[str, ...]
-    left: tuple[str, ...]
-    right: tuple[str, ...]
-    gold: NDArray[np.float64]
-
-    def __len__(self) -> int:
-        return len(self.left)
-
-    def head(self, limit: int) -> Pairs:
-        """Return at most `limit` pairs, evenly spread: every sub-task keeps its share, and the order stays.
-
-        >>> pairs = Pairs("toy", ("x",) * 4 + ("y",) * 2, tuple("abcdef"), tuple("ABCDEF"), np.arange(6.0))
-        >>> pairs.head(3).left
-        ('b', 'd', 'f')
-        """
-        grouped = sorted(range(len(self)), key=lambda i: self.subtasks[i])  # stable, so each group keeps its order
-        chosen = sorted(grouped[i] for i in spread(len(self), limit))
-        subtasks, left, right = (tuple(side[i] for i in chosen) for side in (self.subtasks, self.left, self.right))
-        return Pairs(self.name, subtasks, left, right, self.gold[chosen])
 
 
 @dataclass(frozen=True)
@@ -126,14 +101,6 @@ class Labelled:
     texts: tuple[str, ...]
     labels: NDArray[np.int64]
     names: tuple[str, ...]
-
-
-def spread(total: int, limit: int) -> list[int]:
-    """Return at most `limit` of `total` positions, in the middles of equal stretches."""
-    if limit < 1:
-        raise Sen2ProError(f"limit is {limit}; it must be at least 1")
-    number = min(limit, total)
-    return [(2 * i + 1) * total // (2 * number) for i in range(number)]
 
 
 def read_sts(name: str) -> Pairs:

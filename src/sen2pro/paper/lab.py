@@ -1,4 +1,4 @@
-"""One encoder, its settings and what was kept of it: what every table asks for Gaussians and vectors."""
+"""The encoders of the paper by name; one encoder and what was kept of it: what every table asks for Gaussians."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from sen2pro.estimation.moments import combine, estimate
 from sen2pro.gaussian import Gaussian
 from sen2pro.metrics.base import to_unit
 from sen2pro.model import Sen2Pro
-from sen2pro.paper.presets import resolve_preset
 from sen2pro.paper.store import Store
 from sen2pro.settings import DEFAULT_MODEL
 from sen2pro.types import Array, Array64
@@ -26,6 +25,50 @@ FULL: Literal["full"] = "full"
 KINDS = {"m+d": ("model", "data"), "m": ("model",), "d": ("data",)}
 
 
+@dataclass(frozen=True)
+class Preset:
+    """An encoder of the paper: hub id (None: no public one, give a folder), pooling, and what its rows are called."""
+
+    title: str
+    model: str | None
+    pooling: str | None = None
+    whitening: bool = False
+
+
+PRESETS = {
+    "bert-base": Preset("BERT-base", "bert-base-uncased", "first-last-avg"),
+    "bert-large": Preset("BERT-large", "bert-large-uncased", "first-last-avg"),
+    "bert-whitening": Preset("W-BERT", "bert-base-uncased", "first-last-avg", whitening=True),
+    "bert-large-whitening": Preset("W-BERT, second row", "bert-large-uncased", "first-last-avg", whitening=True),
+    "sbert-nli": Preset("Sentence-BERT", "sentence-transformers/bert-base-nli-mean-tokens"),
+    "simcse-base": Preset("Sim-BERT", "princeton-nlp/unsup-simcse-bert-base-uncased", "cls"),
+    "simcse-large": Preset("Sim-BERT large", "princeton-nlp/unsup-simcse-bert-large-uncased", "cls"),
+    "consert-base": Preset("C-BERT", None, "mean"),
+    "consert-large": Preset("C-BERT large", None, "mean"),
+}
+REFERENCE = "bert-base"  # whose row of the paper stands beside an encoder that the paper does not have
+
+
+def resolve_preset(model: str, preset: str | None = None) -> tuple[str, Preset, str]:
+    """Return the model to load, its settings, and the preset whose row of the paper stands beside it.
+
+    >>> resolve_preset("simcse-base")[0]
+    'princeton-nlp/unsup-simcse-bert-base-uncased'
+    >>> resolve_preset("all-MiniLM-L6-v2")[2]  # not in the paper
+    'bert-base'
+    """
+    if preset is not None and preset not in PRESETS:
+        raise Sen2ProError(f"unknown preset {preset!r}. It is one of: {', '.join(PRESETS)}")
+    if preset is None and model not in PRESETS:
+        return model, Preset(model, model), REFERENCE
+    name = preset or model
+    found = PRESETS[name]
+    source = found.model if model in PRESETS else model
+    if source is None:
+        raise Sen2ProError(f"{name} is not on the hub; give its folder: --preset {name} --model FOLDER")
+    return source, found, name
+
+
 @dataclass
 class Lab:
     """Encodes for tables and figures.
@@ -33,7 +76,7 @@ class Lab:
     Parameters
     ----------
     model
-        Hub id, folder, or the name of one of the paper's encoders (`sen2pro.paper.presets`).
+        Hub id, folder, or the name of one of the paper's encoders (`PRESETS`).
     preset
         One of the paper's encoders by name, where `model` is the folder of it.
     method, samples
@@ -50,10 +93,8 @@ class Lab:
     finetune, setfit
         Whether T1 has the fine-tuned classifier too, and SetFit; both train the encoder, minutes to an hour for each
         draw without a GPU.
-    store
-        Keeps what was encoded.
-    settings
-        Other arguments of `Sen2Pro`.
+    store, settings
+        What keeps all that was encoded, and other arguments of `Sen2Pro`.
     """
 
     model: str = DEFAULT_MODEL
@@ -68,6 +109,7 @@ class Lab:
     setfit: bool = False
     store: Store = field(default_factory=Store)
     settings: dict[str, Any] = field(default_factory=dict)
+    models: dict[Any, Sen2Pro] = field(default_factory=dict, repr=False)  # loaded so far, for whoever is made of this
 
     def __post_init__(self) -> None:
         counts = [("shots", shots) for shots in self.shots if shots != FULL]
@@ -75,12 +117,16 @@ class Lab:
             if value is not None and value < 1:
                 raise Sen2ProError(f"{name} must be at least 1, not {value}")
         self._source, self._preset, self.row = resolve_preset(self.model, self.preset)
-        self._models: dict[Any, Sen2Pro] = {}
 
     @property
     def quick(self) -> bool:
-        """Whether it is a quick look: a limit below 50. Then samples are kept to be shared, and shots are fewer."""
+        """Whether it is a quick look: a limit below 50. Then samples are kept for all tables, and less is encoded."""
         return self.limit is not None and self.limit < _QUICK
+
+    @property
+    def items(self) -> int | None:
+        """The limit where several systems answer each item: for a quick look a quarter of it, at least 3."""
+        return max(3, self.limit // 4) if self.limit is not None and self.quick else self.limit
 
     def fewer_shots(self, shots: int) -> int:
         """Return how many examples of each class to take: for a quick look a fifth of the limit, at least 2."""
@@ -98,16 +144,23 @@ class Lab:
         whitened = self._preset.whitening
         if whitened and not corpus:
             raise Sen2ProError("a whitened encoder is fitted on the sentences of the set it is used for")
-        key = (seed, normalize, pooling, tuple(corpus) if whitened else None)
-        if key not in self._models:
+        fitted = tuple(corpus) if whitened else None
+        key = (self._about, fitted, seed, normalize, pooling)
+        if key not in self.models:
             changes: dict[str, Any] = {} if self.method == "one-pass" else {"samples": self.samples}
             changes |= {"normalize": normalize, "pooling": pooling or self._preset.pooling, **self.settings}
             found = Sen2Pro(self._source, method=self.method, seed=seed, **changes)
             if whitened:  # of another set each time: only the last is kept
                 found.fit_whitening(list(dict.fromkeys(corpus)))
-                self._models = {k: m for k, m in self._models.items() if k[3] == key[3]}
-            self._models[key] = found
-        return self._models[key]
+                for other in [k for k in self.models if k[1] != fitted]:
+                    del self.models[other]
+            self.models[key] = found
+        return self.models[key]
+
+    @property
+    def _about(self) -> tuple[str, ...]:
+        """What tells the models of this lab from those of others."""
+        return tuple(map(repr, (self._source, self._preset, self.method, self.samples, self.settings)))
 
     def vectors(self, sentences: Sequence[str], pooling: str | None = None) -> Array:
         """Return the plain vectors (n, k) scaled to length 1: Sen2Vec, to be compared by its dot product."""
@@ -159,7 +212,7 @@ class Lab:
 
     def signature(self, **changes: str) -> str:
         """Return what was run, but for `changes`; the geometry is that of each similarity."""
-        model = next(iter(self._models.values()), None)
+        model = next((found for key, found in self.models.items() if key[0] == self._about), None)
         if model is None:
             return f"model:{self._source}"
         seeds = "0" if self.seeds == 1 else f"0-{self.seeds - 1}"

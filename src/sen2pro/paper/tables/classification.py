@@ -136,11 +136,11 @@ class _Comparisons:
             except TooMany as error:
                 self.accuracies.leave_out(labels, str(error), beside)
                 continue
-            self.accuracies.add(labels, partial(task.accuracy, ours, found[name]), beside)
-            points = partial(task.log_loss, ours, found[name])
+            self.accuracies.add(labels, partial(task.points, ours, found[name]), beside)
+            points = partial(task.points, ours, found[name], loss=True)
             self.losses.add(labels, points, unit=1, smaller_is_better=True)
         if TUNED in found and SETFIT in found:
-            self.tuned.add([*where, SETFIT], partial(task.accuracy, found[TUNED], found[SETFIT]))
+            self.tuned.add([*where, SETFIT], partial(task.points, found[TUNED], found[SETFIT]))
         if labelled.is_few(shots):
             found |= self._without_validation(task, shots, found.get(SETFIT), where)
         for name, runs in found.items():
@@ -155,12 +155,12 @@ class _Comparisons:
     ) -> dict[str, list[Array64]]:
         """Compare what the systems make of the examples alone."""
         ours, plain = (task.runs(partial(system, validate=False), shots) for system in (Task.sen2pro, Task.plain))
-        self.alone.add([*where, PLAIN, OURS], partial(task.accuracy, ours, plain))
+        self.alone.add([*where, PLAIN, OURS], partial(task.points, ours, plain))
         found = {OURS + labelled.ALONE: ours, PLAIN + labelled.ALONE: plain}
         if self.lab.finetune:
             found[TUNED + labelled.ALONE] = tuned = task.runs(partial(Task.fine_tuned, validate=False), shots)
             if setfit is not None:
-                self.alone.add([*where, SETFIT, TUNED], partial(task.accuracy, tuned, setfit))
+                self.alone.add([*where, SETFIT, TUNED], partial(task.points, tuned, setfit))
         return found
 
     def grids(self) -> list[Grid]:
@@ -214,12 +214,12 @@ def t7(lab: Lab) -> Result:
             kinds = {kind: task.runs(partial(Task.sen2pro, kind=kind), shots) for kind in KINDS}
             for kind, ours in kinds.items():
                 quoted = paper.T7[kind][task.name].get(shots)
-                board.add([*where, name, kind], partial(task.accuracy, ours, baseline), quoted)
+                board.add([*where, name, kind], partial(task.points, ours, baseline), quoted)
             tempered = task.runs(Task.tempered, shots)
             for kind, ours in kinds.items():
-                board.add([*where, TEMPERED, kind], partial(task.accuracy, ours, tempered))
+                board.add([*where, TEMPERED, kind], partial(task.points, ours, tempered))
             mean, both = (task.runs(partial(Task.sen2pro, features=name), shots) for name in ("mean", "mean+variance"))
-            features.add(where, partial(task.accuracy, both, mean))
+            features.add(where, partial(task.points, both, mean))
     grids = [
         board.grid("BERT-base", f"{lab.title}, accuracy × 100, baseline {ARROW} {OURS}"),
         features.grid("–", f"Features: mean {ARROW} mean and variance, as in the paper"),

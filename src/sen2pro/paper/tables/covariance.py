@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
+from sen2pro.metrics import sts
+from sen2pro.metrics.charts import Panel, draw
 from sen2pro.metrics.comparisons import ARROW, Board, Points, average, count_verdicts
 from sen2pro.metrics.report import Grid, Result
 from sen2pro.metrics.statistics import aligned, by_system, correlation_statistic
 from sen2pro.paper import numbers as paper
-from sen2pro.paper import sts
 from sen2pro.paper.catalogue import WMT_PAIRS, DataMissing
 from sen2pro.paper.data import read_wmt_systems
 from sen2pro.paper.lab import Lab
 from sen2pro.paper.tables import sampled_texts
+from sen2pro.paper.tables.generation import Texts, dialogue, speaking, translation
 from sen2pro.paper.tables.pairs import FULL, SPHERE, Pairing, Row, full_scores
-from sen2pro.paper.tables.plots import Panel, draw
 from sen2pro.paper.tables.similarity import Sets
-from sen2pro.paper.tables.texts import Texts, dialogue, speaking, translation
 from sen2pro.types import Array, Array64
 
 _SEGMENTS = 50  # of each language pair: full covariances of every output would take days
@@ -27,31 +28,34 @@ _SEGMENTS = 50  # of each language pair: full covariances of every output would 
 
 def t8(lab: Lab) -> Result:
     """Table 8: the full covariance against the diagonal one."""
-    sets = Sets(lab, paper.SETS)
+    sets, size = Sets(lab, paper.SETS), sampled_texts.size(lab)
     board = sets.board("task", [Row("STS", SPHERE, FULL)])
     for line in board.lines:
         line.paper = paper.T8["STS"] if line.labels[0].startswith("Average") else None
     counted = board.having("STS")
     before = len(board.lines)
     sampled_texts.add_to(board, lab)
-    segments = min(lab.limit or _SEGMENTS, _SEGMENTS)
-    _add_systems(board, lab, "Dialog", "spearman", lambda: [dialogue(name, lab.limit) for name in paper.DIALOGUE], "")
+    segments = min(lab.items or _SEGMENTS, _SEGMENTS)
+    _add_systems(board, lab, "Dialog", "spearman", lambda: [dialogue(name, lab.items) for name in paper.DIALOGUE], "")
     _add_systems(board, lab, "NMT", "pearson", lambda: _translations(segments), f", {segments} segments")
     title = f"{lab.title}, full covariance (SCE) {ARROW} diagonal; but for TC, {SPHERE.title}"
+    about = (
+        f"TC: {size.shots} examples of each class, {size.draws} draws, a head that averages over the covariance in "
+        "question; its penalty is what cross-validation chooses with the diagonal one, so that nothing but the "
+        "estimator differs."
+    )
     return Result(
         "T8", "Full covariance against the diagonal estimator", [board.grid("BERT-base", title)],
         count_verdicts([*counted, *board.lines[before:]]), lab.signature(),
-        [*paper.NOTES["T8"], sampled_texts.note(lab), *sets.notes], board.numbers(),
+        [*paper.NOTES["T8"], about, *sets.notes], board.numbers(),
     )  # fmt: skip
 
 
 def _translations(segments: int) -> list[Texts]:
     found = []
     for pair in WMT_PAIRS:
-        try:
+        with suppress(DataMissing):
             found.append(translation(read_wmt_systems(pair), segments))
-        except DataMissing:
-            continue
     return found
 
 

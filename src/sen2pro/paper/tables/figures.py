@@ -10,15 +10,15 @@ from numpy.typing import NDArray
 
 from sen2pro.errors import Sen2ProError
 from sen2pro.gaussian import Gaussian
+from sen2pro.metrics import sts
+from sen2pro.metrics.charts import Panel, draw
 from sen2pro.metrics.report import Grid, Result
 from sen2pro.metrics.statistics import Undefined, pearson, spearman
+from sen2pro.metrics.sts import Pairs
 from sen2pro.paper import numbers as paper
-from sen2pro.paper import sts
-from sen2pro.paper.data import Pairs
 from sen2pro.paper.lab import Lab
 from sen2pro.paper.tables import sampled_texts
 from sen2pro.paper.tables.pairs import COSINE, OURS, SPHERE, Pairing, Reading
-from sen2pro.paper.tables.plots import Panel, draw
 from sen2pro.paper.tables.similarity import Sets
 
 GROUPS = ("I", "II", "III", "IV", "V")

@@ -14,12 +14,12 @@ from sen2pro.metrics import Bleu, Metric, metric
 from sen2pro.metrics.comparisons import Board, Points
 from sen2pro.metrics.report import Grid, Result
 from sen2pro.metrics.statistics import CORRELATIONS, Undefined, aligned, by_system, correlation_statistic
+from sen2pro.metrics.sts import spread
 from sen2pro.paper import numbers as paper
 from sen2pro.paper.catalogue import WMT_PAIRS, DataMissing
-from sen2pro.paper.data import read_wmt_systems
+from sen2pro.paper.data import Response, Systems, read_dialogue, read_wmt_segments, read_wmt_systems
 from sen2pro.paper.lab import Lab
 from sen2pro.paper.tables.pairs import COSINE, OURS, PLAIN, PLAIN_NOTE, PLAIN_ROWS, READINGS, Pairing, Row
-from sen2pro.paper.tables.texts import Texts, dialogue, segments, speaking, translation
 from sen2pro.progress import progress
 from sen2pro.types import Array64
 
@@ -30,7 +30,58 @@ GRADE = {
 }
 ROWS = (*(Row(reading.title, reading) for reading in READINGS), *PLAIN_ROWS)
 _METRICS = ("bleu", "chrf", "ter", "meteor", "rouge-l", "greedy", "average", "extrema", "bertscore")
+_BLANK = "."  # what is encoded for an output of nothing
 Scored = tuple[Array64, Array64]  # a metric's scores, and the human ones
+
+
+@dataclass
+class Texts:
+    """Candidates with their references and human scores, of several systems."""
+
+    systems: list[str]
+    candidates: list[str]
+    references: list[str]
+    human: dict[str, float]  # of each system
+    single: Array64 | None = None  # of each candidate, where there are such
+
+    def rows(self, system: str) -> list[int]:
+        """Return which candidates are a system's."""
+        return [i for i, name in enumerate(self.systems) if name == system]
+
+
+def dialogue(name: str, limit: int | None) -> Texts:
+    """Read a dialogue set, or the first items of it."""
+    responses: Sequence[Response] = read_dialogue(name)
+    if limit:
+        items = sorted({r.item for r in responses})[:limit]
+        responses = [r for r in responses if r.item in set(items)]
+    systems = [r.system for r in responses]
+    human = np.array([r.human for r in responses])
+    texts = [r.response for r in responses], [r.reference for r in responses]
+    return Texts(systems, *texts, by_system(systems, human), human)
+
+
+def translation(found: Systems, limit: int | None) -> Texts:
+    """Return the outputs of all systems, or so many segments of each, evenly spread."""
+    count = len(found.references)
+    chosen = range(count) if not limit else spread(count, limit)
+    systems = [system for system in found.outputs for _ in chosen]
+    candidates = [found.outputs[system][i] for system in found.outputs for i in chosen]
+    return Texts(systems, candidates, [found.references[i] for _ in found.outputs for i in chosen], found.human)
+
+
+def speaking(texts: Sequence[str]) -> list[str]:
+    """Return texts that can be encoded: for an output of nothing, a full stop."""
+    return [text if text.strip() else _BLANK for text in texts]
+
+
+def segments(pair: str, limit: int | None) -> Texts:
+    """Read the segments of a language pair that have a human score each, or so many, evenly spread."""
+    found = read_wmt_segments(pair)
+    if limit:
+        found = [found[i] for i in spread(len(found), limit)]
+    texts = [s.hypothesis for s in found], [s.reference for s in found]
+    return Texts([pair] * len(found), *texts, {}, np.array([s.human for s in found]))
 
 
 @dataclass
@@ -165,7 +216,7 @@ def t4(lab: Lab) -> Result:
         return None if row is None else row[0 if kind == "spearman" else 1]
 
     kinds = ("spearman", "pearson")
-    texts = partial(dialogue, limit=lab.limit)
+    texts = partial(dialogue, limit=lab.items)
     found = _Measured(lab, _Task(paper.DIALOGUE, texts, ("bleu-nltk", *_METRICS[3:]), kinds, False, quoted))
     grids = [
         found.grid(f"{lab.title}, system level, correlation x 100: ours (paper's)"),
@@ -229,7 +280,7 @@ def t5(lab: Lab) -> Result:
     """Table 5: translation, system level."""
     task = _Task(
         {pair: pair for pair in WMT_PAIRS},
-        lambda pair: translation(read_wmt_systems(pair), lab.limit),
+        lambda pair: translation(read_wmt_systems(pair), lab.items),
         ("bleu", "cder", "bertscore"),
         ("pearson",),
         False,
@@ -243,7 +294,7 @@ def t11(lab: Lab) -> Result:
     """Table 11: translation, segment level."""
     task = _Task(
         {pair: pair for pair in WMT_PAIRS},
-        partial(segments, limit=lab.limit),
+        partial(segments, limit=max(6, lab.limit // 2) if lab.limit and lab.quick else lab.limit),
         ("bleu", "chrf", "ter", "cder", "meteor", "bertscore"),
         ("pearson", "kendall"),
         True,

@@ -7,10 +7,8 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sen2pro.classification import FineTuning, Sen2ProClassifier
 from sen2pro.classification.baselines import COPIES, augmented, logistic_regression, setfit, setfit_name
@@ -21,9 +19,10 @@ from sen2pro.gaussian import Gaussian
 from sen2pro.metrics.comparisons import Points
 from sen2pro.metrics.probabilities import at_temperature, losses
 from sen2pro.metrics.statistics import mean_statistic
+from sen2pro.metrics.sts import spread
 from sen2pro.model import Sen2Pro
 from sen2pro.paper.catalogue import WHOLE_SETS, DataMissing
-from sen2pro.paper.data import Labelled, read_classification, spread
+from sen2pro.paper.data import Labelled, read_classification
 from sen2pro.paper.lab import FULL, Lab, Shots
 from sen2pro.paper.tables.pairs import certain
 from sen2pro.types import Array, Array64, Labels
@@ -207,19 +206,14 @@ class Task:
         about = json.dumps([name(), str(self.model.signature()), parts, seed])
         return self.lab.store.array(about, lambda: train(drawn))
 
-    def accuracy(self, ours: Sequence[Array64], baseline: Sequence[Array64]) -> Points:
-        """Return what is right of the test sentences, for the same draws."""
-        return self._points(lambda found: found.argmax(axis=1) == self.test.labels, ours, baseline)
-
-    def log_loss(self, ours: Sequence[Array64], baseline: Sequence[Array64]) -> Points:
-        """Return the log-loss of the test sentences in the same way."""
-        return self._points(lambda found: losses(found, self.test.labels), ours, baseline)
-
-    def _points(
-        self, measure: Callable[[Array64], NDArray[Any]], ours: Sequence[Array64], baseline: Sequence[Array64]
-    ) -> Points:
-        both = [[mean_statistic(measure(found)) for found in runs] for runs in (ours, baseline)]
-        return Points(both[0], both[1], len(self.test.labels))
+    def points(self, ours: Sequence[Array64], baseline: Sequence[Array64], *, loss: bool = False) -> Points:
+        """Return what is right of the test sentences, or their log-loss, for the same draws."""
+        truth = self.test.labels
+        mine, theirs = (
+            [mean_statistic(losses(p, truth) if loss else p.argmax(axis=1) == truth) for p in runs]
+            for runs in (ours, baseline)
+        )
+        return Points(mine, theirs, len(truth))
 
 
 System = Callable[[Task, Shots, int], Array64]  # a method of Task: the probabilities on its test part
@@ -239,11 +233,8 @@ def _train_and_validation(name: str) -> tuple[Labelled, Labelled]:
         most = min(_HELD_OUT, int(np.bincount(train.labels).min()) // 2)
         out = few(train.labels, train.names, most, seed=0)
         kept = np.setdiff1d(np.arange(len(train.labels)), out)
-        return _only(train, kept), _only(train, out)
-
-
-def _only(data: Labelled, rows: Labels) -> Labelled:
-    return Labelled(tuple(data.texts[i] for i in rows), data.labels[rows], data.names)
+        texts = [tuple(train.texts[i] for i in rows) for rows in (kept, out)]
+        return Labelled(texts[0], train.labels[kept], train.names), Labelled(texts[1], train.labels[out], train.names)
 
 
 def cut(model: Sen2Pro, texts: Sequence[str]) -> int:

@@ -13,11 +13,11 @@ from sen2pro.metrics.base import to_unit
 from sen2pro.metrics.comparisons import Board, Points, count_verdicts
 from sen2pro.metrics.report import Result
 from sen2pro.metrics.statistics import Statistic, mean_statistic
+from sen2pro.metrics.sts import spread
 from sen2pro.paper import numbers as paper
 from sen2pro.paper.catalogue import DataMissing
-from sen2pro.paper.data import EvalRank, read_analogy, read_evalrank, spread
-from sen2pro.paper.lab import Lab
-from sen2pro.paper.presets import PRESETS
+from sen2pro.paper.data import EvalRank, read_analogy, read_evalrank
+from sen2pro.paper.lab import PRESETS, Lab
 from sen2pro.paper.tables.pairs import COSINE, PLAIN_ROWS, READINGS, Reading, Row, certain
 from sen2pro.types import Array
 

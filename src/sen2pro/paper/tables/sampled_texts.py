@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
 
@@ -17,9 +18,10 @@ from sen2pro.classification.heads import fit, probabilities
 from sen2pro.gaussian import Gaussian
 from sen2pro.metrics.comparisons import Board, Points, average
 from sen2pro.metrics.statistics import mean_statistic
+from sen2pro.metrics.sts import spread
 from sen2pro.paper import numbers as paper
 from sen2pro.paper.catalogue import CLASSIFICATION_SETS, DataMissing
-from sen2pro.paper.data import Labelled, read_classification, spread
+from sen2pro.paper.data import Labelled, read_classification
 from sen2pro.paper.lab import Lab
 from sen2pro.paper.tables.labelled import few, truncating
 from sen2pro.paper.tables.pairs import certain
@@ -30,7 +32,8 @@ _TESTS = 200  # texts of a test set: each takes thirty passes
 Samples = dict[str, Array]
 
 
-class Side(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Side:
     """Texts to train or to test on: samples (n, N, k) of each source, plain vectors, labels."""
 
     samples: Samples
@@ -38,7 +41,8 @@ class Side(NamedTuple):
     labels: Labels
 
 
-class Draw(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Draw:
     """One draw of examples of a set, and what they are tested on."""
 
     classes: int
@@ -55,31 +59,22 @@ class Size(NamedTuple):
 
 
 def size(lab: Lab) -> Size:
-    """Return how much is classified; for a quick look, fewer examples and fewer draws.
+    """Return how much is classified; less for a quick look.
 
     >>> size(Lab(limit=12)), size(Lab(limit=50))
-    (Size(shots=2, draws=1, tests=12), Size(shots=10, draws=3, tests=50))
+    (Size(shots=2, draws=1, tests=3), Size(shots=10, draws=3, tests=50))
     """
-    return Size(lab.fewer_shots(SHOTS), 1 if lab.quick else DRAWS, min(lab.limit or _TESTS, _TESTS))
-
-
-def note(lab: Lab) -> str:
-    """Say what the classification line of table 8 is."""
-    return (
-        f"TC: {size(lab).shots} examples of each class, {size(lab).draws} draws, a head that averages over the "
-        "covariance in question; its penalty is what cross-validation chooses with the diagonal one, so that nothing "
-        "but the estimator differs."
-    )
+    return Size(lab.fewer_shots(SHOTS), 1 if lab.quick else DRAWS, min(lab.items or _TESTS, _TESTS))
 
 
 def sampled_sets(lab: Lab) -> dict[str, list[Draw]]:
     """Return the draws of each set that is there, by its title."""
     found = {}
     for name in CLASSIFICATION_SETS:
-        try:
+        with suppress(DataMissing):
             found[paper.TEXT_TITLES[name]] = list(_draws(lab, name))
-        except DataMissing:
-            continue
+        if lab.quick and found:  # texts are long: for a quick look one set will do
+            break
     return found
 
 
@@ -159,10 +154,9 @@ def curves(lab: Lab, counts: Callable[[int], list[int]]) -> tuple[dict[str, dict
         choice = chosen(lab, draw, seed)
         for title, source in zip(found, draw.train.samples, strict=True):
             for count in counts(draw.train.samples[source].shape[1]):
-                train, test = (
-                    side._replace(samples=first(side.samples, source, count)) for side in (draw.train, draw.test)
-                )
-                score = right(lab, draw._replace(train=train, test=test), choice).mean()
+                sides = (draw.train, draw.test)
+                fewer = (replace(side, samples=first(side.samples, source, count)) for side in sides)
+                score = right(lab, Draw(draw.classes, *fewer), choice).mean()
                 found[title].setdefault(count, []).append(100 * float(score))
         point = _fitted(certain(draw.train.vectors), draw, seed)
         plain.append(100 * point.score(certain(draw.test.vectors), draw.test.labels))

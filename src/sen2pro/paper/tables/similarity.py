@@ -8,15 +8,15 @@ from functools import partial
 
 import numpy as np
 
+from sen2pro.metrics import sts
 from sen2pro.metrics.comparisons import Board, Points, average
 from sen2pro.metrics.report import Result
 from sen2pro.metrics.statistics import Undefined
+from sen2pro.metrics.sts import Pairs
 from sen2pro.paper import numbers as paper
-from sen2pro.paper import sts
 from sen2pro.paper.catalogue import DataMissing
-from sen2pro.paper.data import Pairs, read_sts
-from sen2pro.paper.lab import KINDS, Lab
-from sen2pro.paper.presets import PRESETS
+from sen2pro.paper.data import read_sts
+from sen2pro.paper.lab import KINDS, PRESETS, Lab
 from sen2pro.paper.tables.pairs import CORRECTED, OURS, PLAIN_NOTE, PLAIN_ROWS, READINGS, SPHERE, Pairing, Row
 
 

@@ -7,10 +7,10 @@ from dataclasses import asdict, dataclass
 import numpy as np
 
 from sen2pro.estimation.moments import estimate
+from sen2pro.metrics.charts import Panel, draw
 from sen2pro.metrics.report import Grid, Result
 from sen2pro.paper import numbers as paper
 from sen2pro.paper.lab import Lab
-from sen2pro.paper.tables.plots import Panel, draw
 from sen2pro.types import Array64
 
 SAMPLE_SIZES = (15, 30, 60, 120, 240, 480, 960)
@@ -64,13 +64,8 @@ def theorem_2(trials: int = 500, seed: int = 0, k: int = 384, n: int = 15) -> di
     The truth is a diagonal Gaussian, Sen2Pro its estimate from n samples, Sen2Vec one of these samples with variance
     eps in every dimension.
 
-    Returns
-    -------
-    dict
-        For eps at each of FACTORS times the bound: the share of trials in which the inequality holds.
+    Returned is, for eps at each of FACTORS times the bound, the share of trials in which the inequality holds.
 
-    Examples
-    --------
     >>> theorem_2(trials=20)[0.5]
     1.0
     """
@@ -138,16 +133,12 @@ def th2(lab: Lab) -> Result:
     verdict = "smallest share below the bound and above it: " + "; ".join(
         f"{n} samples {below[n]:.2f} and {above[n]:.2f}" for n in found
     )
-    failing = [str(n) for n in found if below[n] < 1]
     notes = list(paper.NOTES["Th2"])
-    if failing:
-        notes.append(
-            f"With {', '.join(failing)} samples the inequality fails even below the bound: the theorem leaves out how "
-            "poor an estimate of the variances can be."
-        )
-    beyond = [str(n) for n in found if above[n] == 1]
-    if beyond:
-        notes.append(f"With {', '.join(beyond)} samples it holds far beyond the bound: the condition is not needed.")
+    if failing := ", ".join(str(n) for n in found if below[n] < 1):
+        poor = "the theorem leaves out how poor an estimate of the variances can be"
+        notes.append(f"With {failing} samples the inequality fails even below the bound: {poor}.")
+    if beyond := ", ".join(str(n) for n in found if above[n] == 1):
+        notes.append(f"With {beyond} samples it holds far beyond the bound: the condition is not needed.")
     grid = Grid(header, rows, f"Share of {trials} trials in which it holds, by eps as a multiple of the bound; k = 384")
     numbers = [{"samples": n, "share": {str(f): s for f, s in curve.items()}} for n, curve in found.items()]
     series = {f"{n} samples": list(curve.items()) for n, curve in found.items()}

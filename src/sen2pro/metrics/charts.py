@@ -1,4 +1,4 @@
-"""The pictures of the figures: series of points, drawn alike."""
+"""Pictures of series of points, all drawn alike: the figures of a `Result`."""
 
 from __future__ import annotations
 
