@@ -462,7 +462,7 @@ def test_the_real_dialogues_have_the_systems_of_the_paper(real):
 )
 def test_the_real_wmt_pairs_have_all_their_systems(real, pair, segments, systems):
     if catalogue.locate(f"wmt17/{pair}.tsv") is None:
-        pytest.skip(f"no {pair} in the data folder; sen2pro data import wmt17 makes it")
+        pytest.skip(f"no {pair} in the data folder; results/import_data.py makes it")
     read = data.read_wmt_systems(pair)
     assert len(read.references) == segments
     assert len(read.outputs) == len(read.human) == systems
