@@ -3,9 +3,12 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+# Evaluation data, for the tests on real sets and the benchmarks; without it these are left out.
+SEN2PRO_DATA ?= $(abspath $(wildcard ../shared/data))
+export SEN2PRO_DATA
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test fuzz lint format bench clean
+.PHONY: help setup demo test fuzz lint format docs bench clean
 
 help: ## Show this help
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -34,6 +37,11 @@ lint: $(READY) ## Check format, lint and types
 format: $(READY) ## Format the code and mend what the linter can
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+docs: $(READY) ## Build the documentation site in build/site
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[docs]'
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+	SEN2PRO_SITE=build/site $(BIN)/python -m pytest --quiet tests/test_docs.py -k elsewhere
 
 bench: $(READY) ## Measure cost, quality of variances and use downstream: tables, JSON, plots (needs SEN2PRO_DATA; hours)
 	$(BIN)/python benchmarks/speed.py

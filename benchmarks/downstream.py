@@ -3,7 +3,7 @@
     python benchmarks/downstream.py                   # STS-B test and STS-12 to 15, an hour on two cores
     python benchmarks/downstream.py --sets stsb_test  # a few minutes, and 100 + 100 samples with --hundred
 
-All sentences are sampled once (15 + 15, seed 0) and kept in `results/cache`; fewer samples are the first of these.
+All sentences are sampled once (15 + 15, seed 0) and kept in SEN2PRO_CACHE; fewer samples are the first of these.
 Gains over the cosine, and over exact 15 + 15, come with paired bootstrap intervals over the sentence pairs.
 """
 
@@ -14,9 +14,11 @@ import json
 from typing import Any
 
 import numpy as np
-from common import RESULTS, bootstrap, cached_samples, read_pairs, save, spearman
+from common import RESULTS, all_samples, save
 
 from sen2pro import Gaussian, Sen2Pro, estimate
+from sen2pro.metrics.statistics import correlation_statistic, paired_bootstrap
+from sen2pro.paper.data import read_sts
 
 MODEL = "all-MiniLM-L6-v2"
 SETS = ("stsb_test", "sts12", "sts13", "sts14", "sts15")
@@ -58,11 +60,11 @@ def main() -> None:
     kept = json.loads(file.read_text())["sets"] if file.exists() else {}  # sets that are not run now stay
     results: dict[str, Any] = {"signature": str(models["exact 15 + 15"].signature()), "sets": kept}
     for name in options.sets:
-        left, right, gold = read_pairs(name)
-        texts = list(dict.fromkeys(left + right))
+        pairs = read_sts(name)
+        texts = list(dict.fromkeys(pairs.left + pairs.right))
         place = {text: i for i, text in enumerate(texts)}
-        a, b = (np.array([place[text] for text in side]) for side in (left, right))
-        samples = cached_samples(raw, texts, f"{name}-15+15")
+        a, b = (np.array([place[text] for text in side]) for side in (pairs.left, pairs.right))
+        samples = all_samples(raw, texts)
         vectors = models["one-pass"].sen2vec(texts)
         scores = {"cosine": (vectors[a] * vectors[b]).sum(axis=1)}
         for method, model in models.items():
@@ -70,20 +72,20 @@ def main() -> None:
             scores[method] = model.similarity_pairwise(g[a], g[b])
         if options.hundred and name == "stsb_test":
             many = Sen2Pro(MODEL, samples=100)
-            samples = cached_samples(Sen2Pro(MODEL, samples=100, normalize=False), texts, f"{name}-100+100")
+            samples = all_samples(Sen2Pro(MODEL, samples=100, normalize=False), texts)
             g = gaussians(many, texts, samples)
             scores["exact 100 + 100"] = many.similarity_pairwise(g[a], g[b])
         results["sets"][name] = rows = {}
-        print(f"\n{name}: {len(gold)} pairs, Spearman x100 (95 % interval of the gain)")
-        for method, score in scores.items():
-            rows[method] = row = {"spearman": 100 * spearman(score, gold)}
+        print(f"\n{name}: {len(pairs)} pairs, Spearman x100 (95 % interval of the gain)")
+        statistics = {method: correlation_statistic("spearman", score, pairs.gold) for method, score in scores.items()}
+        for method, ours in statistics.items():
+            rows[method] = row = {"spearman": 100 * float(ours(np.ones((1, len(pairs))))[0])}
             line = f"  {method:18s} {row['spearman']:6.2f}"
             for reference in ("cosine", "exact 15 + 15"):
                 if method not in ("cosine", reference):
-                    low, high, p = bootstrap(score, scores[reference], gold)
-                    gain = row["spearman"] - 100 * spearman(scores[reference], gold)
-                    row[f"over {reference}"] = {"gain": gain, "low": 100 * low, "high": 100 * high, "p": p}
-                    line += f"   {gain:+.2f} [{100 * low:+.2f}, {100 * high:+.2f}] over {reference}"
+                    c = paired_bootstrap([ours], statistics[reference], len(pairs)).scaled(100)
+                    row[f"over {reference}"] = {"gain": c.gain, "low": c.low, "high": c.high, "p": c.p}
+                    line += f"   {c.gain:+.2f} [{c.low:+.2f}, {c.high:+.2f}] over {reference}"
             print(line)
     save("downstream", results)
 

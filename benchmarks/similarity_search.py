@@ -19,13 +19,12 @@ from typing import Any
 import numpy as np
 from common import save
 
-from sen2pro.estimation import estimate
-from sen2pro.evaluation import sts
-from sen2pro.evaluation.lab import Lab
-from sen2pro.evaluation.reproduce.board import Board
-from sen2pro.evaluation.reproduce.readings import CORRECTED, SPHERE
-from sen2pro.evaluation.statistics import paired_bootstrap
+from sen2pro.estimation.moments import estimate
 from sen2pro.gaussian import Gaussian
+from sen2pro.metrics import sts
+from sen2pro.paper.lab import Lab
+from sen2pro.paper.tables.pairs import CORRECTED, COSINE, SPHERE, Row
+from sen2pro.paper.tables.similarity import Sets
 
 DEV = ("stsb_dev", "sick_trial")
 TEST = ("stsb_test", "sts12", "sts13", "sts14", "sts15")
@@ -100,28 +99,25 @@ CANDIDATES: dict[str, Candidate] = {
 }
 
 
-def shrunken(board: Board, name: str) -> dict[str, Gaussian]:
+def shrunken(sets: Sets, name: str) -> dict[str, Gaussian]:
     """Return the Gaussians with variances shrunk towards what the sentences of the set have in common."""
-    samples = board.lab.samples_of(board.sentences(name))
+    samples = sets.pairs[name].samples()
     return {source: Gaussian(*estimate(found, "shrinkage")) for source, found in samples.items()}
 
 
-def gains(board: Board, name: str, kind: str) -> dict[str, float]:
+def gains(sets: Sets, name: str, kind: str) -> dict[str, float]:
     """Return the gain over the plain cosine of every candidate, in Spearman x 100."""
-    parts = shrunken(board, name) if "shrunken" in kind else board.parts(name, 0, normalize=True)
-    joined = board.lab.join(parts, kind.split(",")[0])
-    left, right = board.sides(name)
-    plain = sts.correlation(board.plain(name), board.sets[name])
-    return {
-        title: 100 * (sts.correlation(score(joined[left], joined[right]), board.sets[name]) - plain)
-        for title, score in CANDIDATES.items()
-    }
+    pairs, gold = sets.pairs[name], sets.gold[name]
+    parts = shrunken(sets, name) if "shrunken" in kind else pairs.parts()
+    left, right = pairs.sides(sets.lab.join(parts, kind.split(",")[0]))
+    plain = sts.correlation(COSINE.runs(pairs)[0], gold)
+    return {title: 100 * (sts.correlation(score(left, right), gold) - plain) for title, score in CANDIDATES.items()}
 
 
-def search(board: Board) -> dict[str, Any]:
+def search(sets: Sets) -> dict[str, Any]:
     rows: dict[str, Any] = {}
     for kind in ("m+d", "m", "d", "m+d, shrunken"):
-        found = {name: gains(board, name, kind) for name in DEV}
+        found = {name: gains(sets, name, kind) for name in DEV}
         for title in CANDIDATES:
             values = [found[name][title] for name in DEV]
             rows[f"{kind}: {title}"] = {**dict(zip(DEV, values, strict=True)), "mean": float(np.mean(values))}
@@ -129,22 +125,22 @@ def search(board: Board) -> dict[str, Any]:
     for title, row in sorted(rows.items(), key=lambda item: -item[1]["mean"]):
         print(f"{title:40s} {row[DEV[0]]:+10.2f} {row[DEV[1]]:+10.2f} {row['mean']:+7.2f}")
     for name in DEV:
-        n = len(board.sets[name])
-        c = paired_bootstrap(board.statistics(name, CORRECTED), board.plain_statistic(name), n).scaled(100)
+        c = sets.points(name, Row("the choice", CORRECTED)).compare()
         rows[f"the choice on {name}"] = c.to_dict()
         print(f"the choice on {name}: {c.gain:+.2f} [{c.low:+.2f}, {c.high:+.2f}] over the plain cosine")
     return rows
 
 
-def report(board: Board) -> dict[str, Any]:
+def report(sets: Sets) -> dict[str, Any]:
     """Compare the frozen choice with the plain cosine and with Eq. 6, and show the whole family, on the test sets."""
     rows: dict[str, Any] = {}
     for name in TEST:
-        ours = board.statistics(name, CORRECTED)
-        against = {"cosine": board.plain_statistic(name), "Eq. 6": board.statistics(name, SPHERE)[0]}
-        n = len(board.sets[name])
-        rows[name] = {title: paired_bootstrap(ours, s, n).scaled(100).to_dict() for title, s in against.items()}
-        rows[name]["family"] = {t: g for t, g in gains(board, name, "m+d").items() if "resultants" in t or "Eq." in t}
+        against = {"cosine": COSINE, "Eq. 6": SPHERE}
+        rows[name] = {
+            title: sets.points(name, Row(title, CORRECTED, reading)).compare().to_dict()
+            for title, reading in against.items()
+        }
+        rows[name]["family"] = {t: g for t, g in gains(sets, name, "m+d").items() if "resultants" in t or "Eq." in t}
         for title in against:
             c = rows[name][title]
             print(
@@ -157,10 +153,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--test", action="store_true", help="also report the frozen choice on the test sets")
     options = parser.parse_args()
-    board = Board(Lab(), [*DEV, *(TEST if options.test else ())])
-    results = {"signature": board.lab.signature(), "dev": search(board)}
+    sets = Sets(Lab(), [*DEV, *(TEST if options.test else ())])
+    results = {"signature": sets.lab.signature(), "dev": search(sets)}
     if options.test:
-        results["test"] = report(board)
+        results["test"] = report(sets)
     save("similarity_search", results)
 
 

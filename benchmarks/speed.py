@@ -24,12 +24,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from common import RESULTS, read_pairs, save
+from common import RESULTS, save
 from scipy.spatial.distance import cdist
 from torch import nn
 from torch.nn import functional
 
 from sen2pro import Gaussian, Sen2Pro, Sen2ProError, distance
+from sen2pro.paper.data import read_sts
 from sen2pro.sampling.edits import edit
 
 SAMPLES = 15
@@ -97,8 +98,8 @@ def take_turns(contestants: dict[str, Callable[[], object]], repeats: int) -> di
 
 def material() -> tuple[list[str], list[str]]:
     """Return the sentences of STS-B test, and those of 8 to 25 words."""
-    left, right, _ = read_pairs("stsb_test")
-    pool = list(dict.fromkeys(left + right))
+    pairs = read_sts("stsb_test")
+    pool = list(dict.fromkeys(pairs.left + pairs.right))
     return pool, [s for s in pool if 8 <= len(s.split()) <= 25]
 
 

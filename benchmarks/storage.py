@@ -11,7 +11,7 @@ import numpy as np
 from common import save
 
 from sen2pro import Gaussian
-from sen2pro.storage import read
+from sen2pro.files.gaussians import read
 
 ROWS, DIMENSIONS, ROUNDS = 100_000, 384, 15
 

@@ -10,18 +10,21 @@ regression on standardised columns, its penalty by accuracy on the validation se
 from __future__ import annotations
 
 import argparse
+import json
 import warnings
+from functools import partial
 from typing import Any
 
 import numpy as np
-from common import CACHE, save
+from common import save
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
 from sen2pro import Sen2Pro
 from sen2pro.errors import TruncationWarning
-from sen2pro.evaluation.data import read_classification
-from sen2pro.evaluation.statistics import mean_statistic, paired_bootstrap
+from sen2pro.metrics.statistics import mean_statistic, paired_bootstrap
+from sen2pro.paper.data import read_classification
+from sen2pro.paper.store import Store
 from sen2pro.progress import progress
 
 TRAIN, TEST, CHUNK = 4000, 2000, 256
@@ -44,8 +47,8 @@ def texts() -> dict[str, tuple[list[str], np.ndarray]]:
     }
 
 
-def blocks(model: Sen2Pro, sentences: list[str]) -> dict[str, np.ndarray]:
-    """Return the plain vectors, the mean and variance of both uncertainties, and the layers that the head reads."""
+def blocks(model: Sen2Pro, sentences: list[str]) -> np.ndarray:
+    """Return plain vectors, mean and variance of both uncertainties, and the layers that the head reads, in columns."""
     assert model.head is not None
     found: dict[str, list[np.ndarray]] = {name: [] for name in BLOCKS}
     with progress(len(sentences), None, unit="sentences") as advance, warnings.catch_warnings():
@@ -59,19 +62,17 @@ def blocks(model: Sen2Pro, sentences: list[str]) -> dict[str, np.ndarray]:
             found["variance"].append(np.mean([one.variance for one in predicted], axis=0))
             found["layers"].append(np.concatenate([states.layers[i] for i in sorted(states.layers)], axis=1))
             advance(len(vectors))
-    return {name: np.concatenate(parts).astype(np.float32) for name, parts in found.items()}
+    return np.concatenate([np.concatenate(parts).astype(np.float32) for parts in found.values()], axis=1)
 
 
 def encoded(model: Sen2Pro, parts: dict[str, tuple[list[str], np.ndarray]]) -> dict[str, dict[str, np.ndarray]]:
-    """Return the blocks of each part, kept in `results/cache`: delete it when the head changes."""
+    """Return the blocks of each part, kept in SEN2PRO_CACHE."""
     result = {}
     for part, (sentences, _) in parts.items():
-        path = CACHE / f"variance_features_{part}.npz"
-        if not path.exists():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            np.savez(path, **blocks(model, sentences))
-        with np.load(path) as kept:
-            result[part] = {name: kept[name] for name in BLOCKS}
+        about = json.dumps(["variance features", str(model.signature()), sentences])
+        every = Store().array(about, partial(blocks, model, sentences))
+        edges = np.arange(1, len(BLOCKS)) * model.dim  # all blocks but the last have one column for each dimension
+        result[part] = dict(zip(BLOCKS, np.split(every, edges, axis=1), strict=True))
     return result
 
 

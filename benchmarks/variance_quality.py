@@ -17,9 +17,10 @@ import re
 from typing import Any
 
 import numpy as np
-from common import RESULTS, cached_samples, read_lines, read_pairs, save
+from common import RESULTS, all_samples, save
 
 from sen2pro import Sen2Pro, estimate
+from sen2pro.paper.data import read_classification, read_dialogue, read_sts
 
 MODEL = "all-MiniLM-L6-v2"
 METHODS: dict[str, dict[str, Any]] = {
@@ -34,16 +35,11 @@ METHODS: dict[str, dict[str, Any]] = {
 
 def sentences(count: int) -> dict[str, list[str]]:
     """Choose sentences of three kinds."""
-    left, right, _ = read_pairs("stsb_test")
-    news = [row["text"] for row in read_lines("textcls/ag_news_test.jsonl.gz", "the test set of AG News")]
-    turns = [
-        row[side]
-        for name in ("convai2", "dailydialog")
-        for row in read_lines(f"dialogue/grade_{name}.jsonl.gz", "the dialogue data of GRADE")
-        for side in ("reference", "response")
-    ]
+    pairs, news = read_sts("stsb_test"), read_classification("ag_news", "test").texts
+    responses = [response for name in ("convai2", "dailydialog") for response in read_dialogue(f"grade_{name}")]
+    turns = [turn for response in responses for turn in (response.reference, response.response)]
     kinds = {
-        "STS": left + right,
+        "STS": pairs.left + pairs.right,
         "news": [t for t in news if 8 <= len(t.split()) <= 60 and not re.search(r"[\\#;&<>]", t)],
         "very short": [t for t in turns if 1 <= len(re.findall(r"\w+", t)) <= 4],
     }
@@ -72,7 +68,7 @@ def main() -> None:
     kinds = sentences(options.sentences)
     texts = [text for chosen in kinds.values() for text in chosen]
     raw = Sen2Pro(MODEL, samples=options.reference, normalize=False)
-    samples = cached_samples(raw, texts, f"variance-{options.sentences}x{options.reference}")
+    samples = all_samples(raw, texts)
     results: dict[str, Any] = {"sentences": options.sentences, "reference": options.reference, "figures": {}}
     for geometry in ("raw", "unit"):
         settings = {"normalize": geometry == "unit", "seed": 1}

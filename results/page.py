@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from pathlib import Path
-from typing import Any
 
-from sen2pro.evaluation.report import Grid, Result, report_order, to_markdown
+from sen2pro.metrics.report import Result, read, to_markdown
 
 HERE = Path(__file__).resolve().parent
 PAGE = HERE.parent / "docs" / "results.md"
@@ -20,21 +18,10 @@ FOLDERS = {
 }
 
 
-def load(folder: Path) -> list[Result]:
-    """Return the results of a folder, tables before figures before theorems."""
-    found = []
-    for path in sorted(folder.glob("*.json"), key=report_order):
-        data: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        data["grids"] = [Grid(**grid) for grid in data["grids"]]
-        data["figures"] = dict.fromkeys(data["figures"])
-        found.append(Result(**data))
-    return found
-
-
 def main() -> None:
     """Write the page."""
     parts = [(HERE / "summary.md").read_text(encoding="utf-8").strip()]
-    results = {title: load(HERE / name) for name, title in FOLDERS.items()}
+    results = {title: read(HERE / name) for name, title in FOLDERS.items()}
     rows = ["| model | table | what | items of a set | verdict |", "|---|---|---|---|---|"]
     for title, found in results.items():
         rows += [f"| {title} | [{r.id}](#{anchor(title, r)}) | {r.title} | {items(r)} | {r.verdict} |" for r in found]

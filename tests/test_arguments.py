@@ -30,7 +30,7 @@ from sen2pro.checks import (
 from sen2pro.classification.labels import check_labels
 from sen2pro.cli.options import parse_samples
 from sen2pro.distances import METRICS
-from sen2pro.estimation import combine
+from sen2pro.estimation.moments import combine
 
 NAN, LARGEST = float("nan"), float(np.finfo(np.float32).max)
 BATCH = Gaussian([[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]], [[1.0, 2.0, 3.0], [1.0, 1.0, 1.0]])

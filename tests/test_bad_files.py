@@ -15,9 +15,9 @@ from test_cli import run
 
 from sen2pro import Sen2Pro, Sen2ProError
 from sen2pro.cli.classify import LabelledSource
-from sen2pro.cli.inputs import Source
-from sen2pro.evaluation import files
 from sen2pro.files import documents
+from sen2pro.files.sentences import Source
+from sen2pro.paper import files
 
 
 def in_file(path, content):
@@ -89,7 +89,7 @@ def test_a_line_that_would_fill_the_memory_is_refused_with_its_number(tmp_path):
         file.write(b"fine\n")
         for _ in range(20):
             file.write(b"a" * 1_000_000)
-    with pytest.raises(Sen2ProError, match=r"in.txt.gz, line 2: longer than 10,000,000 bytes.*--longest-line"):
+    with pytest.raises(Sen2ProError, match=r"in.txt.gz, line 2: longer than 10,000,000 bytes.*longest_line="):
         Source(str(path)).count()
     with pytest.raises(Sen2ProError, match="line 1: longer than 3 bytes"):
         Source(str(path), longest_line=3).count()

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sen2pro.evaluation.data import DataMissing, read_wmt_systems
-from sen2pro.evaluation.metrics import metric
-from sen2pro.evaluation.metrics.cder import block_distance
+from sen2pro.metrics import metric
+from sen2pro.metrics.cder import block_distance
+from sen2pro.paper.data import DataMissing, read_wmt_systems
 
 TEXTS = st.lists(st.sampled_from("abcd"), min_size=1, max_size=7)
 

@@ -77,14 +77,14 @@ def test_the_same_seed_gives_the_same_classifier():
     assert not np.array_equal(first.weights_.matrix, other.weights_.matrix)
 
 
-def test_the_weights_are_those_of_the_chosen_setting_times_its_temperature():
+def test_the_weights_are_those_of_the_chosen_setting_divided_by_its_temperature():
     train, labels = gaussians()
     classifier = Sen2ProClassifier(C=0.001, head="expected").fit(train, labels)
     choice = classifier.choice_
-    assert choice.temperature > 2
+    assert choice.temperature < 0.5
     plain = fit(Scaling.fit(train, choice.features)(train), labels, 2, choice.head, choice.C)
-    assert classifier.weights_.matrix == pytest.approx(choice.temperature * plain.matrix)
-    assert classifier.weights_.bias == pytest.approx(choice.temperature * plain.bias)
+    assert classifier.weights_.matrix == pytest.approx(plain.matrix / choice.temperature)
+    assert classifier.weights_.bias == pytest.approx(plain.bias / choice.temperature)
 
 
 def test_the_choice_says_how_many_held_out_rows_were_right():

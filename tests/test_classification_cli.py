@@ -15,10 +15,10 @@ from sklearn.metrics import precision_recall_fscore_support
 from typer.testing import CliRunner
 
 from sen2pro.classification import Sen2ProClassifier, report
-from sen2pro.classification.metrics import confusion
 from sen2pro.cli import classify
 from sen2pro.cli.app import app
-from sen2pro.cli.inputs import Source
+from sen2pro.files.sentences import Source
+from sen2pro.metrics.probabilities import confusion
 
 ROWS = [(text, "sport") for text in SPORT] + [(text, "money") for text in MONEY]
 
@@ -70,7 +70,7 @@ def test_a_folder_may_not_choose_its_encoder(trained, encoder, tmp_path):
     said = " ".join(output.split())
     assert code == 2
     assert f"was trained with the model '{encoder.resolve()}', which is not in its folder" in said
-    assert "(--model)" in said
+    assert f"pass --model {encoder.resolve()}" in said
 
 
 def test_predictions_come_as_a_table_or_as_jsonl(trained, tmp_path):
@@ -272,7 +272,7 @@ def test_whole_numbers_stay_whole_numbers(encoder, tmp_path):
     model = tmp_path / "model"
     code, output = run(
         "train", data, model, "--model", encoder, "--samples", "3", "--label-column", "class", "--validation", as_texts,
-        "--features", "mean", "--head", "expected", "--C", "0.1",
+        "--features", "mean", "--loss", "expected", "--C", "0.1",
     )  # fmt: skip
     assert code == 0, output
     said = " ".join(output.split())

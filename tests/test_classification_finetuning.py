@@ -15,6 +15,8 @@ from sen2pro.classification.finetune import _split
 from sen2pro.classification.training import Part, Trainer, _batches, pair_loss
 from sen2pro.errors import Sen2ProError
 
+pytestmark = pytest.mark.slow
+
 SUBJECTS, VERBS = ("the man", "a woman", "the dog", "a cat"), ("runs", "eats", "plays", "sees")
 # The class is a word that a random encoder does not put first: only training can.
 TEXTS = [f"{s} {v} {end}" for s in SUBJECTS for v in VERBS for end in ("today", "tomorrow")]
@@ -198,8 +200,8 @@ def test_few_judges_choose_the_temperature_and_nothing_else(shared_folder, monke
     fitted(shared_folder)
     fitted(shared_folder, C=10.0, head="sampled", features="mean+variance")
     assert asked == [
-        {"features": ("mean",), "heads": ("expected",), "penalties": (0.01,)},
-        {"features": ("mean+variance",), "heads": ("sampled",), "penalties": (10.0,)},
+        {"features": ("mean",), "heads": ("expected",), "c_values": (0.01,)},
+        {"features": ("mean+variance",), "heads": ("sampled",), "c_values": (10.0,)},
     ]
 
 

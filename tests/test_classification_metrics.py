@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from sklearn.metrics import log_loss as sklearn_log_loss
 
-from sen2pro.classification import metrics
 from sen2pro.errors import Sen2ProError
+from sen2pro.metrics import probabilities as metrics
 
 # Confidences 0.9, 0.8, 0.6, 0.55, 0.95; right are the rows 0, 1, 3, 4.
 PROBABILITIES = [[0.9, 0.1], [0.2, 0.8], [0.6, 0.4], [0.45, 0.55], [0.05, 0.95]]

@@ -9,13 +9,14 @@ import time
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from conftest import WORDS
 from typer.testing import CliRunner
 
 from sen2pro import Gaussian, Sen2Pro
 from sen2pro.cli.app import app
-from sen2pro.storage import read
+from sen2pro.files.gaussians import read
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -68,7 +69,7 @@ def test_encode_a_column_with_ids_and_without_texts(tiny_folder, tmp_path):
 
 def test_encode_in_several_chunks_is_the_same_as_at_once(tiny_folder, tmp_path, monkeypatch, sentences):
     run("encode", sentences, tmp_path / "whole.parquet", "-m", tiny_folder, "--samples", 2)
-    monkeypatch.setattr("sen2pro.cli.encode._CHUNK", 1)
+    monkeypatch.setattr("sen2pro.files.encoding.CHUNK", 1)
     run("encode", sentences, tmp_path / "chunks.parquet", "-m", tiny_folder, "--samples", 2)
     whole, chunks = Gaussian.load(tmp_path / "whole.parquet"), Gaussian.load(tmp_path / "chunks.parquet")
     np.testing.assert_allclose(whole.mean, chunks.mean, atol=1e-5)
@@ -84,7 +85,7 @@ def test_encode_counts_what_was_cut(tiny_folder, tmp_path):
 
 
 def test_encode_says_each_other_warning_once(tiny_folder, tmp_path, monkeypatch):
-    monkeypatch.setattr("sen2pro.cli.encode._CHUNK", 1)
+    monkeypatch.setattr("sen2pro.files.encoding.CHUNK", 1)
     result = run("encode", "-", tmp_path / "out.parquet", "-m", tiny_folder, "--samples", 2, input="今天天气\n今天\n")
     assert result.exit_code == 0, result.output
     assert result.output.count("no spaces") == 1
@@ -155,7 +156,7 @@ def test_a_disk_that_refuses_to_write_is_said_and_leaves_no_file(tiny_folder, tm
 
 
 def test_a_read_only_folder_is_said_before_the_work():
-    from sen2pro.storage import GaussianWriter
+    from sen2pro.files.gaussians import GaussianWriter
 
     with tempfile.TemporaryDirectory() as name:
         Path(name).chmod(0o555)
@@ -359,3 +360,39 @@ def test_a_corpus_that_is_too_small_is_said(tiny_folder, sentences, tmp_path):
     assert result.exit_code == 2
     assert "at least 200 different sentences" in result.output
     assert not (tmp_path / "head").exists()
+
+
+def test_show_prints_the_first_rows_of_a_file(tiny_folder, sentences, tmp_path):
+    out = tmp_path / "out.parquet"
+    assert run("encode", sentences, out, "-m", tiny_folder, "--samples", 2).exit_code == 0
+    table = pq.read_table(out)
+    assert {"total_variance", "model_variance", "data_variance"} <= set(table.column_names)
+    totals = read(out).gaussian.total_variance
+    np.testing.assert_allclose(table.column("total_variance").to_numpy(), totals)
+    both = table.column("model_variance").to_numpy() + table.column("data_variance").to_numpy()
+    np.testing.assert_allclose(both / 2, totals, rtol=1e-5)
+    result = run("show", out, "--rows", 1, "--uncertain")
+    assert result.exit_code == 0, result.output
+    assert sentences.read_text().splitlines()[int(totals.argmax())] in result.output
+    assert sentences.read_text().splitlines()[int(totals.argmin())] not in result.output
+    assert "signature: model:tiny-bert" in result.output
+    assert run("show", tmp_path / "nothing.parquet").exit_code == 2
+
+
+def test_loading_shows_no_bars_of_other_libraries(tiny_folder, capfd):
+    from transformers.utils import logging
+
+    before = logging.is_progress_bar_enabled()
+    Sen2Pro(str(tiny_folder), samples=2)
+    captured = capfd.readouterr()
+    assert captured.out + captured.err == ""
+    assert logging.is_progress_bar_enabled() == before
+
+
+def test_long_work_without_a_terminal_logs_a_line_now_and_then(monkeypatch, caplog):
+    from sen2pro import progress
+
+    monkeypatch.setattr(progress, "_EVERY", 0.0)
+    with caplog.at_level("INFO", logger="sen2pro"), progress.progress(10, None, unit="sentences") as advance:
+        advance(4)
+    assert "encoding: 4 of 10 sentences" in caplog.text

@@ -12,8 +12,9 @@ import pytest
 
 from sen2pro import Sen2ProError
 from sen2pro.cli.data import run_list
-from sen2pro.evaluation import catalogue, data
-from sen2pro.evaluation.data import DataMissing, EvalRank, Pairs, Quadruple, Response
+from sen2pro.metrics.sts import Pairs
+from sen2pro.paper import catalogue, data
+from sen2pro.paper.data import DataMissing, EvalRank, Quadruple, Response
 
 STS = "subtask\tscore\tsentence1\tsentence2\n"
 PAIR = "news\t2.5\tA cat sleeps.\tA cat naps.\n"
@@ -53,21 +54,32 @@ def write_objects(path, *rows):
 
 
 def test_the_folder_is_the_one_the_variable_names(folder):
-    assert data.folder() == folder
+    assert catalogue.folder() == folder
 
 
 def test_a_variable_that_names_no_folder_is_an_error(monkeypatch, tmp_path):
     monkeypatch.setenv("SEN2PRO_DATA", str(tmp_path / "nowhere"))
     with pytest.raises(Sen2ProError, match="SEN2PRO_DATA is .*nowhere.* no folder"):
-        data.folder()
+        catalogue.folder()
 
 
-def test_without_the_variable_a_shared_folder_beside_the_current_one_is_taken(monkeypatch, tmp_path):
+def test_without_the_variable_there_is_no_folder_whatever_lies_beside_the_current_one(monkeypatch, tmp_path):
     (tmp_path / "shared" / "data").mkdir(parents=True)
     (tmp_path / "here").mkdir()
     monkeypatch.delenv("SEN2PRO_DATA", raising=False)
     monkeypatch.chdir(tmp_path / "here")
-    assert data.folder() == tmp_path / "shared" / "data"
+    assert catalogue.folder() is None
+
+
+def test_a_folder_can_be_chosen_for_a_while_and_goes_before_the_variable(folder, tmp_path):
+    other = tmp_path / "other"
+    other.mkdir()
+    with catalogue.reading_from(str(other)):
+        assert catalogue.folder() == other
+    assert catalogue.folder() == folder
+    with catalogue.reading_from(str(tmp_path / "nowhere")):
+        with pytest.raises(Sen2ProError, match="--data is .*nowhere.* no folder"):
+            catalogue.folder()
 
 
 @pytest.mark.parametrize("suffix", ["", ".gz", ".xz"])
@@ -79,7 +91,7 @@ def test_a_file_is_read_plain_gzipped_or_xz(folder, suffix):
 def test_missing_data_names_the_file_its_source_and_the_import(folder):
     with pytest.raises(DataMissing) as error:
         data.read_sts("sick_test")
-    for part in ("sts/sick_test.tsv", "github.com/facebookresearch/SentEval", "sen2pro data import senteval SOURCE"):
+    for part in ("sts/sick_test.tsv", "github.com/facebookresearch/SentEval", "results/import_data.py senteval SOURCE"):
         assert part in str(error.value)
 
 
@@ -170,7 +182,7 @@ def test_wmt_without_any_scored_system_is_missing_data(folder):
 def test_wmt_segments_are_those_of_the_pair(folder):
     row = {"lp": "ru-en", "reference": "r", "hypothesis": "h", "human": -1.25}
     write_objects(folder / "wmt17/da_seg.jsonl.gz", row, {**row, "lp": "cs-en"})
-    assert data.read_wmt_segments("ru-en") == [data.Segment("ru-en", "r", "h", -1.25)]
+    assert data.read_wmt_segments("ru-en") == [data.Segment("r", "h", -1.25)]
     with pytest.raises(DataMissing, match="no segments of tr-en"):
         data.read_wmt_segments("tr-en")
 
@@ -377,7 +389,7 @@ def test_the_listing_says_what_is_there_and_what_is_not(folder):
 
 def test_every_set_that_can_be_read_is_listed_with_its_tables():
     tables = {entry.name: entry.tables for entry in catalogue.SETS}
-    assert {*data.STS_SETS, *data.DIALOGUE_SETS} <= tables.keys()
+    assert {*catalogue.STS_SETS, *catalogue.DIALOGUE_SETS} <= tables.keys()
     assert set(catalogue.HUB) <= tables.keys()
     assert tables["sts12"] == "T2,T6,T8,T10,F1-F3"
     assert (tables["stsb_test"], tables["sick_test"], tables["stsb_dev"]) == ("T6,T8,T10,F4", "T6,T8,T10", "-")
@@ -391,7 +403,7 @@ def test_the_command_lists_the_sets_and_how_to_get_them(folder, capsys):
     out = capsys.readouterr().out
     assert f"folder: {folder}" in out
     assert "not in a folder: sts12, sts13" in out
-    assert "sen2pro data import senteval SOURCE --to FOLDER" in out
+    assert "results/import_data.py senteval SOURCE --to FOLDER" in out
     assert sum(str(folder) in line for line in out.splitlines()) == 1
 
 
@@ -417,7 +429,7 @@ def test_the_command_lists_the_sets_and_how_to_get_them(folder, capsys):
 )
 def test_the_real_sts_sets_have_the_published_sizes(real, name, rows, subtasks):
     if catalogue.locate(f"sts/{name}.tsv") is None:
-        pytest.skip(f"no {name} in the data folder; sen2pro data import senteval makes it")
+        pytest.skip(f"no {name} in the data folder; results/import_data.py makes it")
     pairs = data.read_sts(name)
     assert len(pairs) == rows
     assert list(Counter(pairs.subtasks).values()) == subtasks
@@ -450,7 +462,7 @@ def test_the_real_dialogues_have_the_systems_of_the_paper(real):
 )
 def test_the_real_wmt_pairs_have_all_their_systems(real, pair, segments, systems):
     if catalogue.locate(f"wmt17/{pair}.tsv") is None:
-        pytest.skip(f"no {pair} in the data folder; sen2pro data import wmt17 makes it")
+        pytest.skip(f"no {pair} in the data folder; results/import_data.py makes it")
     read = data.read_wmt_systems(pair)
     assert len(read.references) == segments
     assert len(read.outputs) == len(read.human) == systems

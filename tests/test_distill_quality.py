@@ -10,10 +10,10 @@ from typer.testing import CliRunner
 
 from sen2pro import Sen2Pro
 from sen2pro.cli.app import app
-from sen2pro.distill import Teacher, _Lesson
 from sen2pro.errors import Sen2ProWarning
-from sen2pro.head import CONFIG, Head
-from sen2pro.shrinkage import Strength, dof_of_noise, polygamma
+from sen2pro.estimation.distill import Teacher, _Lesson
+from sen2pro.estimation.head import CONFIG, Head
+from sen2pro.estimation.shrinkage import Strength, dof_of_noise, polygamma
 
 SENTENCES, DIMENSIONS = 300, 200
 HELD, REST = np.arange(60), np.arange(60, SENTENCES)

@@ -8,7 +8,7 @@ from torch import nn
 from transformers.modeling_outputs import BaseModelOutput
 
 from sen2pro import Sen2Pro, Sen2ProError, Sen2ProWarning
-from sen2pro.sampling.dropout import KeyedDropout, mode
+from sen2pro.encoder.dropout import KeyedDropout, mode
 
 SENTENCE = "the big dog runs in the park with a red ball"
 

@@ -6,8 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sen2pro import Sen2Pro, Sen2ProWarning
-from sen2pro.encoder import Encoder
-from sen2pro.sampling.edits import OPERATIONS, drop, edit, insert, is_unspaced, replace, swap, whole_words
+from sen2pro.encoder.encoder import Encoder
+from sen2pro.encoder.vocabulary import whole_words
+from sen2pro.sampling.edits import OPERATIONS, drop, edit, insert, is_unspaced, replace, swap
 
 VOCABULARY = ["alpha", "beta", "gamma"]
 words = st.lists(st.text("xyzäß", min_size=1, max_size=5), min_size=1, max_size=10)

@@ -19,11 +19,11 @@ from sentence_transformers.sentence_transformer.modules import (
 from tokenizers import Tokenizer, models
 from transformers import BertForMaskedLM
 
-import sen2pro.resolve
+import sen2pro.encoder.resolve
 from sen2pro import Sen2Pro, Sen2ProError
-from sen2pro.encoder import Encoder
+from sen2pro.encoder.encoder import Encoder
+from sen2pro.encoder.resolve import resolve
 from sen2pro.errors import TruncationWarning
-from sen2pro.resolve import resolve
 
 TEXTS = ["the big dog runs in the park", "rain today", "a"]
 
@@ -315,8 +315,8 @@ def test_an_unknown_model_says_what_was_tried(offline):
 
 def test_tampered_offline_weights_are_refused(offline, monkeypatch):
     id = "sentence-transformers/all-MiniLM-L6-v2"
-    package, inner, _ = sen2pro.resolve._OFFLINE[id]
-    monkeypatch.setitem(sen2pro.resolve._OFFLINE, id, (package, inner, "0" * 64))
+    package, inner, _ = sen2pro.encoder.resolve._OFFLINE[id]
+    monkeypatch.setitem(sen2pro.encoder.resolve._OFFLINE, id, (package, inner, "0" * 64))
     with pytest.raises(Sen2ProError, match="not the published ones"):
         Sen2Pro("all-MiniLM-L6-v2")
 

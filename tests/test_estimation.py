@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from sen2pro import Sen2ProError, estimate
-from sen2pro.estimation import Moments, combine
+from sen2pro.estimation.moments import Moments, combine
 
 samples = hnp.arrays(
     np.float32,

@@ -2,6 +2,7 @@
 
 import json
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ from conftest import WORDS, build_network
 from safetensors.numpy import load_file, save_file
 
 from sen2pro import Gaussian, Head, Sen2Pro, Sen2ProError
-from sen2pro.head import CONFIG, TENSORS
+from sen2pro.estimation.head import CONFIG, TENSORS
 
 
 def some_sentences(count, seed, longest=20):
@@ -229,3 +230,14 @@ def test_on_the_sphere_the_mean_has_the_length_that_the_variance_leaves(minilm):
 def test_a_whitening_under_a_head_is_refused(distilled):
     with pytest.raises(Sen2ProError, match="whiten first, then distill"):
         distilled.fit_whitening(some_sentences(300, 8), dim=16)
+
+
+def test_a_prediction_far_from_the_corpus_is_large_but_finite(distilled):
+    """Text unlike any of the corpus gave an infinite variance, and one such sentence made the whole batch fail."""
+    linear = distilled.head.variances["data"]
+    wild = replace(linear, terms=linear.terms + (1e4 if linear.transform == "log" else 1e15), transform="log")
+    head = replace(distilled.head, variances={**distilled.head.variances, "data": wild})
+    states = distilled.sampler.plain(["the dog runs"], "", layers=head.layers)
+    variance = head.predict(states, "data").variance
+    assert np.isfinite(variance.astype(np.float32)).all()
+    assert variance.max() > 1e30

@@ -1,14 +1,17 @@
 """Importing: the layouts of the authors become ours, and are read back."""
 
 import gzip
+import sys
+from pathlib import Path
 
 import pytest
 
 from sen2pro import Sen2ProError
-from sen2pro.cli.data import run_import
-from sen2pro.evaluation import data
-from sen2pro.evaluation.data import EvalRank, Response, Segment
-from sen2pro.evaluation.importing import SUBTASKS, import_data
+from sen2pro.paper import data
+from sen2pro.paper.data import EvalRank, Response, Segment
+
+sys.path.append(str(Path(__file__).parents[1] / "results"))
+from import_data import SUBTASKS, import_data, main
 
 
 @pytest.fixture
@@ -190,8 +193,8 @@ def test_wmt17_joins_references_outputs_and_human_scores(source, target):
     assert systems.outputs == {"uedin-nmt.4955": ("", "the same"), "online-A.0": ("a cat", "the same")}
     assert systems.human == {"uedin-nmt.4955": 0.181, "online-A.0": -0.5}
     assert data.read_wmt_segments("cs-en") == [
-        Segment("cs-en", "it 's a cat", "a cat", -0.25),
-        Segment("cs-en", "dogs & cats", "the same", 0.75),
+        Segment("it 's a cat", "a cat", -0.25),
+        Segment("dogs & cats", "the same", 0.75),
     ]
 
 
@@ -269,5 +272,11 @@ def test_no_target_no_source_no_data_and_no_such_kind_are_errors(source, target,
 
 def test_the_command_prints_the_files_written(source, target, capsys):
     senteval(source)
-    run_import("senteval", str(source), to=None)
-    assert capsys.readouterr().out.replace("\n", "") == f"-> {target / 'sts' / 'sts16.tsv.gz'}"
+    main(["senteval", str(source)])
+    assert capsys.readouterr().out == f"-> {target / 'sts' / 'sts16.tsv.gz'}\n"
+
+
+def test_the_command_says_what_is_wrong_without_a_traceback(source, target, capsys):
+    with pytest.raises(SystemExit):
+        main(["senteval", str(source)])
+    assert capsys.readouterr().err == f"there is no folder {source}; give the one with the data of senteval\n"

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from sen2pro import Sen2ProError
-from sen2pro.cli.inputs import Record, Source
+from sen2pro.files.sentences import Record, Source
 
 TEXTS = ["plain", 'with "quotes", and commas', "ünïcödé"]
 
@@ -74,9 +74,9 @@ def test_what_pythons_csv_writes_is_read_back(tmp_path, kind, delimiter):
         ("in.txt", b"one\n", {"column": "text"}, "has no columns"),
         ("in.csv", b"id,text\n1,a\n2,\n", {}, "line 3: the sentence is empty or blank"),
         ("in.csv", b"id,text\n1,a\n2\n", {}, "line 3: 1 field, but the header has 2"),
-        ("in.csv", b"id,body\n1,a\n", {}, "which column .* --column one of: id, body"),
+        ("in.csv", b"id,body\n1,a\n", {}, "which column .* column=... is one of: id, body"),
         ("in.csv", b"id,body\n1,a\n", {"column": "bdy"}, "did you mean 'body'"),
-        ("in.csv", b"id,text\n1,a\n", {"id_column": "ident"}, "unknown --id-column in .* 'ident'"),
+        ("in.csv", b"id,text\n1,a\n", {"id_column": "ident"}, "unknown id_column in .* 'ident'"),
         ("in.tsv", b"id\ttext\n1\ta\xff\n", {}, "line 2: not UTF-8"),
         ("in.jsonl", b'{"text": "a"}\n{"text": null}\n', {}, "line 2: the sentence is not a text but None"),
         ("in.jsonl", b'{"text": "a"}\n{"text": NaN}\n', {}, "line 2: the sentence is not a text but nan"),
@@ -90,7 +90,7 @@ def test_what_pythons_csv_writes_is_read_back(tmp_path, kind, delimiter):
         ("in.tsv", b'id\ttext\n1\t"Yes\n2\tno\n', {}, "line 2: unexpected end of data; .* in quotes"),
         ("in.jsonl", b'{"text": "a \\ud800 b"}\n', {}, "line 1: the sentence holds half a surrogate pair"),
         ("in.jsonl", b'{"text": "a", "id": null}\n', {"id_column": "id"}, "line 1: there is no id"),
-        ("in.csv", b"id,text\n", {"column": "nope"}, "unknown --column in .* 'nope'"),
+        ("in.csv", b"id,text\n", {"column": "nope"}, "unknown column in .* 'nope'"),
         ("in.csv", b"text,text\na,b\n", {}, "column 'text' stands there more than once"),
         ("in.csv", b"id;text\n1;a\n", {}, "separated by commas"),
         ("in.xlsx", b"PK\x03\x04\x14\x00\x00", {}, "line 1: a NUL byte"),

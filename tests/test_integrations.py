@@ -336,13 +336,3 @@ class TestSentenceTransformers:
     def test_what_would_break_a_variance_is_refused(self, tiny, option):
         with pytest.raises(Sen2ProError, match=next(iter(option))):
             EvaluationModel(tiny).encode(["the dog runs"], **option)
-
-
-def test_the_pages_examples_run(mteb, capsys):
-    page = Path(__file__).parent.parent / "docs" / "integrations.md"
-    for block in re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL):
-        exec(compile(block, str(page), "exec"), {})
-    name, spearman, ndcg = capsys.readouterr().out.split()
-    assert name == "sen2pro/all-MiniLM-L6-v2-15+15"
-    assert float(spearman) == pytest.approx(1)  # three pairs, in the order of their scores
-    assert float(ndcg) == 1

@@ -17,6 +17,8 @@ from test_cli import run, spawn
 from sen2pro import Gaussian, Sen2ProError
 from sen2pro.files.atomic import new_folder, remove_abandoned, replacing, write_text
 
+pytestmark = pytest.mark.slow
+
 SENTENCE = "the dog runs in the park"
 
 

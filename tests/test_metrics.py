@@ -14,9 +14,9 @@ from scipy.stats import pearsonr, spearmanr
 
 from sen2pro import Sen2Pro
 from sen2pro.errors import Sen2ProError
-from sen2pro.evaluation.data import DataMissing, read_dialogue, read_wmt_segments, read_wmt_systems
-from sen2pro.evaluation.metrics import METRICS, Bleu, Meteor, metric, needs_model, words
-from sen2pro.evaluation.metrics.words import has_glove
+from sen2pro.metrics import METRICS, Bleu, Meteor, metric, needs_model, words
+from sen2pro.metrics.words import has_glove
+from sen2pro.paper.data import DataMissing, read_dialogue, read_wmt_segments, read_wmt_systems
 
 LEXICAL = ("bleu", "bleu-nltk", "chrf", "cder", "rouge-l", "meteor", "greedy", "average", "extrema")
 CANDIDATES, REFERENCES = ["the dog runs", "a cat eats slowly"], ["the big dog runs", "a cat eats slowly"]
@@ -100,7 +100,7 @@ def test_a_package_that_is_missing_is_named_with_the_extra(monkeypatch):
 
 def test_importing_the_metrics_imports_no_optional_package_and_no_torch():
     heavy = ("sacrebleu", "nltk", "rouge_score", "bert_score", "torch", "transformers", "pyarrow")
-    code = f"import sys, sen2pro.evaluation.metrics; print([name for name in {heavy} if name in sys.modules])"
+    code = f"import sys, sen2pro.metrics; print([name for name in {heavy} if name in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
 
 

@@ -281,7 +281,7 @@ def test_a_progress_bar_is_shown_when_asked_for(tiny, capfd):
 def test_the_signature_of_the_constructor_is_the_promised_one():
     parameters = inspect.signature(Sen2Pro).parameters
     promised = {
-        "samples": 15, "uncertainty": "both", "combine": "individual", "pooling": None, "normalize": None,
+        "samples": None, "uncertainty": "both", "combine": "individual", "pooling": None, "normalize": None,
         "whitening": None, "dropout": None, "seed": 0, "device": None,
     }  # fmt: skip
     assert {name: parameters[name].default for name in promised} == promised

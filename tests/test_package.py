@@ -1,6 +1,5 @@
 """What holds for the package as a whole."""
 
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -35,21 +34,6 @@ def test_every_public_name_can_be_imported_and_is_documented():
         _ = sen2pro.nothing
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/guide.md", "docs/classification.md"])
-def test_the_python_in_the_documentation_runs(page, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL)
-    assert blocks
-    names: dict[str, object] = {}
-    for block in blocks:
-        exec(compile(block, page, "exec"), names)
-
-
 def test_version_and_changelog_agree():
     changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     assert f"## {sen2pro.__version__}" in changelog
-
-
-def test_no_placeholder_is_left_in_the_documentation():
-    for page in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "docs/guide.md", "docs/classification.md"):
-        assert not re.search(r"@[A-Z]+@", (ROOT / page).read_text(encoding="utf-8"))

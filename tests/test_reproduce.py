@@ -2,6 +2,9 @@
 
 import json
 import re
+import sys
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,17 +14,17 @@ from typer.testing import CliRunner
 from sen2pro import Gaussian, Sen2Pro
 from sen2pro.cli.app import app
 from sen2pro.errors import Sen2ProError
-from sen2pro.evaluation import paper, sts
-from sen2pro.evaluation.data import DataMissing, read_sts
-from sen2pro.evaluation.lab import Lab
-from sen2pro.evaluation.presets import PRESETS, resolve_preset
-from sen2pro.evaluation.report import Grid, Result, to_html, to_markdown, write
-from sen2pro.evaluation.reproduce import NEED_SAMPLES, TABLES, chosen, reproduce
-from sen2pro.evaluation.reproduce.board import Board
-from sen2pro.evaluation.reproduce.figures import importance
-from sen2pro.evaluation.reproduce.readings import MEANS, READINGS, SPHERE
-from sen2pro.evaluation.statistics import Undefined
-from sen2pro.evaluation.store import Store
+from sen2pro.metrics import sts
+from sen2pro.metrics.report import PAGE, Grid, Result, read, to_markdown, write
+from sen2pro.metrics.statistics import Undefined
+from sen2pro.paper import numbers as paper
+from sen2pro.paper.data import DataMissing, read_sts
+from sen2pro.paper.lab import PRESETS, Lab, resolve_preset
+from sen2pro.paper.store import Store
+from sen2pro.paper.tables import NEED_SAMPLES, TABLES, chosen, reproduce
+from sen2pro.paper.tables.figures import importance
+from sen2pro.paper.tables.pairs import MEANS, PLAIN_ROWS, READINGS, SPHERE
+from sen2pro.paper.tables.similarity import Sets
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +73,9 @@ def test_t2_prints_the_papers_numbers_beside_ours_and_says_what_is_missing(lab):
     model = Sen2Pro(lab.model, normalize=True, samples=4)
     left, right = model.sen2vec(list(pairs.left)), model.sen2vec(list(pairs.right))
     assert ours == pytest.approx(100 * sts.correlation((left * right).sum(axis=1), pairs), abs=0.006)
-    assert ["no data" in row for row in result.grids[0].rows if row[0] == "STS-16"] == [True] * len(READINGS)
+    assert ["no data" in row for row in result.grids[0].rows if row[0] == "STS-16"] == [True] * len(
+        [*READINGS, *PLAIN_ROWS]
+    )
     average = next(n for n in result.numbers if n["set"] == "Average of 4")
     assert average["paper"][0] == pytest.approx((57.86 + 61.97 + 62.49 + 70.96) / 4)  # the paper's, of the same four
     assert any("STS-16: no data here" in note for note in result.notes)
@@ -100,10 +105,25 @@ def test_seeds_are_averaged_with_their_spread(data, folder, store, monkeypatch):
     assert "sd" in both.grids[0].header
 
 
+def test_plain_distances_stand_beside_the_cosine_and_ours_is_compared_with_them(lab):
+    """On the unit sphere L2 orders pairs as the cosine does, so that its gain is exactly nothing."""
+    found = {n["similarity"]: n["ours"] for n in reproduce("T2", lab).numbers if n["set"] == "STS-13"}
+    pairs = read_sts("sts13")
+    model = Sen2Pro(lab.model, normalize=True, samples=4)
+    left, right = model.sen2vec(list(pairs.left)), model.sen2vec(list(pairs.right))
+    l1 = 100 * sts.correlation(-np.abs(left - right).sum(axis=1), pairs, "wmean")
+    assert found["plain L1"]["value"] == pytest.approx(l1, abs=1e-4)
+    assert found["Eq. 6, unit sphere, against plain L1"]["baseline"] == pytest.approx(l1, abs=1e-4)
+    assert found["plain L2"]["gain"] == pytest.approx(0, abs=1e-9)
+    for name in ("T3", "T4", "T5", "T6", "T11"):
+        labels = {value for n in reproduce(name, lab).numbers for value in n.values() if isinstance(value, str)}
+        assert {row.label for row in PLAIN_ROWS} <= labels
+
+
 def test_one_sided_uncertainties_differ(lab):
     found = reproduce("T6", lab).numbers
     mine = [n for n in found if n["set"] == "STS-14" and n["aggregation"] == "all"]
-    values = [n["ours"]["value"] for n in mine if "unit sphere" in n["uncertainty"]]
+    values = [n["ours"]["value"] for n in mine if n["uncertainty"].endswith(", Eq. 6, unit sphere")]
     assert len(values) == len(set(values)) == 3
 
 
@@ -129,14 +149,13 @@ def test_the_cosine_of_the_means_is_that_whatever_the_variances():
 
 def test_importance_is_of_the_group_that_carries_the_order(lab):
     """Five features; only the most uncertain one goes with the gold scores, so only without it the order changes."""
-    board = Board(lab, ["sts12"])
-    count = len(board.sentences("sts12"))
-    left, right = board.sides("sts12")
+    sets = Sets(lab, ["sts12"])
+    pairs, gold = sets.pairs["sts12"], sets.gold["sts12"]
     rng = np.random.default_rng(0)
-    mean = 1e-6 * rng.normal(size=(count, 5))
-    mean[left, 0], mean[right, 0] = 0, 6 - board.sets["sts12"].gold  # a distance that falls as the score grows
-    gaussian = Gaussian(mean, np.tile([5.0, 4.0, 3.0, 2.0, 1.0], (count, 1)))
-    found = importance(gaussian, board, "sts12", SPHERE)
+    mean = 1e-6 * rng.normal(size=(len(pairs.sentences), 5))
+    mean[pairs.left, 0], mean[pairs.right, 0] = 0, 6 - gold.gold  # a distance that falls as the score grows
+    gaussian = Gaussian(mean, np.tile([5.0, 4.0, 3.0, 2.0, 1.0], (len(mean), 1)))
+    found = importance(gaussian, pairs, gold, SPHERE)
     assert found[0] > 30
     assert max(found[1:]) < 1
 
@@ -207,7 +226,7 @@ def test_sets_without_sub_tasks_have_no_weighted_mean(lab, tmp_path, monkeypatch
 def test_without_any_data_the_error_says_where_it_comes_from(lab, tmp_path, monkeypatch):
     monkeypatch.setenv("SEN2PRO_DATA", str(tmp_path))
     for name in ("T2", "T3", "T4", "T5", "T9"):
-        with pytest.raises(DataMissing, match="sen2pro data"):
+        with pytest.raises(DataMissing, match="sen2pro data list|results/import_data.py"):
             reproduce(name, lab)
 
 
@@ -215,6 +234,32 @@ def test_without_any_data_the_error_says_where_it_comes_from(lab, tmp_path, monk
 def test_a_lab_refuses_what_is_below_one(name):
     with pytest.raises(Sen2ProError, match=f"{name} must be at least 1"):
         Lab(**{name: 0})
+
+
+def test_a_quick_look_takes_less_where_several_systems_answer_and_from_50_on_all_is_as_asked_for():
+    quick, usual, whole = Lab(limit=12), Lab(limit=50), Lab()
+    assert [lab.quick for lab in (quick, usual, whole)] == [True, False, False]
+    assert [lab.items for lab in (quick, usual, whole)] == [3, 50, None]
+    assert [lab.fewer_shots(10) for lab in (quick, usual, whole)] == [2, 10, 10]
+
+
+def test_a_lab_made_of_another_shares_its_models_but_for_other_settings(lab):
+    same, other = replace(lab, limit=5), replace(lab, settings={"dropout": 0.3})
+    assert same.encoder() is lab.encoder()
+    assert other.encoder() is not lab.encoder()
+    assert "dropout:0.3" in other.signature()
+    assert "dropout:0.3" not in lab.signature()
+
+
+def test_a_comparison_of_results_tells_what_moved_and_counts_what_was_added():
+    sys.path.append(str(Path(__file__).parents[1] / "results"))
+    from compare import moved
+
+    before = [{"set": "x", "ours": {"value": 1.0, "p": None}}, {"set": "y", "ours": {"value": 2.0, "p": 0.5}}]
+    assert moved(before, [{"set": "z", "ours": None}, *before], 1e-6) == ([], 1)
+    after = [before[0], {"set": "y", "ours": {"value": 2.1, "p": 0.5}}]
+    assert moved(before, after, 1e-6) == (["{'set': 'y'} /ours/value: 2.0 -> 2.1"], 0)
+    assert moved(before, before[:1], 1e-6)[0] == ["lost: (('set', 'y'),)"]
 
 
 # Presets
@@ -287,7 +332,7 @@ def test_another_seed_or_pooling_has_a_file_of_its_own_and_the_name_does_not_mat
 
 
 def test_a_stopped_run_goes_on_where_it_was(tiny, tmp_path, monkeypatch):
-    monkeypatch.setattr("sen2pro.evaluation.store._CHUNK", 16)  # two sentences of 4 + 4
+    monkeypatch.setattr("sen2pro.paper.store._CHUNK", 16)  # two sentences of 4 + 4
     texts = [f"the dog runs {end}" for end in ("today", "slowly", "quickly", "tomorrow", "home")]
     store, calls = Store(tmp_path, show=False), []
     model = Sen2Pro.__new__(Sen2Pro)
@@ -317,21 +362,19 @@ def test_a_damaged_file_of_the_store_is_said(tiny, tmp_path):
 # The report
 
 
-def test_a_report_is_one_page_with_pictures_inside_that_needs_no_network(lab, tmp_path):
-    result = reproduce("F3", lab)
-    result.notes.append("<script>alert(1)</script> & more")
-    written = write([result, Result("T2", "A | B", [Grid(["a|b", "c"], [["x|y", "better"]])], "fine")], tmp_path)
-    names = {path.name for path in written}
-    assert {"F3.json", "F3.md", "F3-samples.png", "F3-samples.svg", "T2.json", "T2.md", "report.html"} == names
-    page = (tmp_path / "report.html").read_text(encoding="utf-8")
-    assert page.index('id="T2"') < page.index('id="F3"')
-    assert "data:image/svg+xml;base64," in page
-    assert not re.search(r'(src|href)="(?!data:|#)', page)
-    assert "<script>" not in page
-    assert "x\\|y" in (tmp_path / "T2.md").read_text(encoding="utf-8")
-    assert not list(tmp_path.glob("*.part"))
+def test_a_report_is_json_and_pictures_and_one_page_made_of_them(lab, tmp_path):
+    figure = reproduce("F3", lab)
+    names = {path.name for path in write(figure, tmp_path)}
+    assert names == {"F3.json", "F3-samples.png", PAGE}
+    write(Result("T2", "A | B", [Grid(["a|b", "c"], [["x|y", "better"]])], "fine"), tmp_path)
+    page = (tmp_path / PAGE).read_text(encoding="utf-8")
+    assert page.index("## T2: A | B") < page.index("## F3")
+    assert "![F3, samples](F3-samples.png)" in page
+    assert "x\\|y" in page
     (tmp_path / "other.json").write_text("[not ours", encoding="utf-8")
-    assert to_html(tmp_path) == page
+    assert [result.id for result in read(tmp_path)] == ["T2", "F3"]
+    assert to_markdown(read(tmp_path)[1]) == to_markdown(figure)  # what is kept is all that a page needs
+    assert {path.suffix for path in tmp_path.iterdir()} == {".json", ".png", ".md"}
 
 
 # The command
@@ -345,7 +388,7 @@ def test_the_command_prints_the_table_and_writes_the_report(data, folder, tmp_pa
     assert "T10: Individual against unified estimation" in done.output
     assert "57.84 → 59.40" in done.output
     assert "signature: model:tiny-bert|" in done.output
-    assert (tmp_path / "out/report.html").is_file()
+    assert (tmp_path / "out" / PAGE).is_file()
     assert json.loads((tmp_path / "out/T10.json").read_text())["numbers"]
 
 

@@ -8,8 +8,8 @@ import pytest
 from sen2pro import Sen2Pro
 from sen2pro.cli.score import run
 from sen2pro.errors import Sen2ProError
-from sen2pro.evaluation.metrics import Bleu, metric
-from sen2pro.evaluation.score import DEFAULT_METRICS, score
+from sen2pro.metrics import Bleu, metric
+from sen2pro.metrics.score import DEFAULT_METRICS, score
 
 CANDIDATES, REFERENCES = ["the dog runs", "a cat eats slowly"], ["the big dog runs", "a cat eats slowly"]
 

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from sen2pro import Sen2Pro, Sen2ProError, estimate
-from sen2pro.shrinkage import Strength, dof_of_noise, polygamma, shrunk, shrunk_to_batch
+from sen2pro.estimation.shrinkage import Strength, dof_of_noise, polygamma, shrunk, shrunk_to_batch
 
 
 def log_error(found, truth):

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from sen2pro.errors import Sen2ProError
-from sen2pro.evaluation.statistics import (
+from sen2pro.metrics.statistics import (
     Comparison,
     Undefined,
     average_statistic,

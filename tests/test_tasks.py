@@ -5,9 +5,12 @@ import pytest
 from small_data import write_sts
 
 from sen2pro import Gaussian, distance
-from sen2pro.evaluation import analogy, evalrank, sts, systems, theory
-from sen2pro.evaluation.data import EvalRank, Pairs, Quadruple, read_sts
-from sen2pro.evaluation.statistics import Undefined
+from sen2pro.metrics import retrieval, sts
+from sen2pro.metrics.statistics import Undefined, aligned, by_system, spearman
+from sen2pro.metrics.sts import Pairs
+from sen2pro.paper.data import read_sts
+from sen2pro.paper.tables import theorems as theory
+from sen2pro.paper.tables.pairs import full_distance
 
 PAIRS = Pairs("toy", ("x",) * 3 + ("y",) * 5, ("a",) * 8, ("b",) * 8, np.array([1, 2, 3, 1, 2, 3, 4, 5.0]))
 
@@ -33,30 +36,29 @@ def test_sts_compares_a_model_with_its_own_plain_cosine(tiny, tmp_path, monkeypa
 
 
 def test_evalrank_ranks_by_hand():
-    task = EvalRank((("a", "b"), ("b", "c"), ("a", "d"), ("c", "c")), ("a", "b", "c", "d"))
+    a, b, c, d = range(4)
+    pairs = np.array([(a, b), (b, c), (a, d), (c, c)])
     scores = np.array([[9, 5, 5, 1], [3, 9, 4, 2], [0, 1, 9, 2], [0, 0, 0, 9.0]], np.float32)
     # a -> b: nobody but a scores more (c ties): 1. b -> c: nobody but b: 1. a -> d: b and c: 3. c -> c: nobody: 1.
-    found = evalrank.ranks(task, lambda rows: scores[rows])
+    found = retrieval.ranks(pairs, lambda rows: scores[rows])
     assert found.tolist() == [1, 1, 3, 1]
-    values = {name: float(s(np.ones((1, 4)))[0]) for name, s in evalrank.statistics(found).items()}
+    values = {name: float(s(np.ones((1, 4)))[0]) for name, s in retrieval.measures(found).items()}
     assert values == pytest.approx({"MRR": (3 + 1 / 3) / 4, "Hits@1": 0.75, "Hits@3": 1})
 
 
 def test_evalrank_does_not_rely_on_a_query_being_nearest_to_itself():
     """A corrected cosine can be greater with another sentence than with itself; that must not make room for one."""
-    task = EvalRank((("a", "b"),), ("a", "b", "c"))
     scores = np.array([[1.0, 2.0, 3.0]], np.float32)  # c is closer to a than b is, and b closer than a
-    assert evalrank.ranks(task, lambda rows: scores[rows]).tolist() == [2]
+    assert retrieval.ranks(np.array([(0, 1)]), lambda rows: scores[rows]).tolist() == [2]
 
 
 def test_evalrank_in_blocks_is_the_same(monkeypatch):
     rng = np.random.default_rng(0)
-    texts = tuple(map(str, range(40)))
-    task = EvalRank(tuple((texts[i], texts[39 - i]) for i in range(40)), texts)
+    pairs = np.array([(i, 39 - i) for i in range(40)])
     scores = rng.normal(size=(40, 40)).astype(np.float32)
-    whole = evalrank.ranks(task, lambda rows: scores[rows])
-    monkeypatch.setattr(evalrank, "_BLOCK", 7)
-    np.testing.assert_array_equal(evalrank.ranks(task, lambda rows: scores[rows]), whole)
+    whole = retrieval.ranks(pairs, lambda rows: scores[rows])
+    monkeypatch.setattr(retrieval, "_BLOCK", 7)
+    np.testing.assert_array_equal(retrieval.ranks(pairs, lambda rows: scores[rows]), whole)
 
 
 def test_centred_gaussians_are_close_to_centring_and_normalising_every_sample():
@@ -64,7 +66,7 @@ def test_centred_gaussians_are_close_to_centring_and_normalising_every_sample():
     samples = rng.normal(size=(20, 1, 30)) + 0.3 * rng.normal(size=(20, 400, 30)) + 2
     shifted = samples - samples.mean(axis=(0, 1))
     unit = shifted / np.linalg.norm(shifted, axis=-1, keepdims=True)
-    found = evalrank.centred_gaussian(Gaussian(samples.mean(axis=1), samples.var(axis=1)))
+    found = retrieval.centred_gaussian(Gaussian(samples.mean(axis=1), samples.var(axis=1)))
     lengths = np.linalg.norm(found.mean, axis=1)
     np.testing.assert_allclose(lengths, np.linalg.norm(unit.mean(axis=1), axis=1), rtol=0.01)
     np.testing.assert_allclose(lengths**2 + found.total_variance, 1, rtol=1e-5)
@@ -73,23 +75,21 @@ def test_centred_gaussians_are_close_to_centring_and_normalising_every_sample():
 
 
 def test_analogy_by_hand():
-    quadruples = [Quadruple("r", "a", "b", "c", "d"), Quadruple("r", "c", "d", "a", "b")]
-    sentences, where = analogy.positions(quadruples)
-    assert sentences == ["a", "b", "c", "d"]
+    where = np.array([[0, 1, 2, 3], [2, 3, 0, 1]])  # a : b :: c : d, and c : d :: a : b
     vectors = np.array([[1, 0], [0, 1], [0.6, 0.8], [-0.8, 0.6]])  # |a - b| = |c - d| = sqrt(2): a quarter turn each
-    np.testing.assert_allclose(analogy.differences(vectors, where), 0, atol=1e-12)
+    np.testing.assert_allclose(retrieval.differences(vectors, where), 0, atol=1e-12)
     # b - a + c = (-0.4, 1.8): of what is left, only d. c - d and a: the only one left is b.
-    assert analogy.found(vectors, where).all()
+    assert retrieval.completed(vectors, where).all()
     far = np.array([[1, 0], [0, 1], [0.6, 0.8], [0.8, -0.6], [-0.2, 1.0]])
-    assert analogy.found(far, where[:1]).tolist() == [False]  # the fifth lies nearer
+    assert retrieval.completed(far, where[:1]).tolist() == [False]  # the fifth lies nearer
 
 
 def test_system_correlations_keep_their_sign_and_need_three_systems():
-    scores = systems.by_system(["x", "y", "z", "x"], [1, 5, 3, 3])
+    scores = by_system(["x", "y", "z", "x"], [1, 5, 3, 3])
     assert scores == {"x": 2, "y": 5, "z": 3}
-    assert systems.system_correlation(scores, {"x": 3, "y": 1, "z": 2}, "spearman") == -1
+    assert spearman(*aligned(scores, {"x": 3, "y": 1, "z": 2})) == -1
     with pytest.raises(Undefined, match=r"2 systems \(x, y\); it takes at least 3"):
-        systems.system_correlation({"x": 1, "y": 2}, {"x": 1, "y": 2}, "pearson")
+        aligned({"x": 1, "y": 2}, {"x": 1, "y": 2})
 
 
 def test_corrected_cosine_by_hand_and_where_nothing_is_uncertain():
@@ -122,8 +122,6 @@ def test_the_divergence_is_that_of_the_densities_up_to_monte_carlo_error():
 
 
 def test_the_distance_of_full_covariances_by_hand():
-    from sen2pro.evaluation.reproduce.covariance import full_distance
-
     # Left: samples (1, 1) and (-1, -1), covariance all ones. Right: (3, -1) and (1, 1), mean (2, 0), covariance -1.
     left, right = {"model": np.array([[[1.0, 1], [-1, -1]]])}, {"model": np.array([[[3.0, -1], [1, 1]]])}
     # L1 of the means 2; of the covariances |1-1| + 2 |1+1| + |1-1| = 4, of their diagonals 0, so alpha 0

@@ -17,25 +17,25 @@ __version__ = "0.5.0"
 if TYPE_CHECKING:
     from sen2pro.distances import distance, distance_pairwise
     from sen2pro.errors import Sen2ProError, Sen2ProWarning
-    from sen2pro.estimation import estimate
+    from sen2pro.estimation.head import Head
+    from sen2pro.estimation.moments import estimate
+    from sen2pro.estimation.whitening import Whitening
     from sen2pro.gaussian import Gaussian
-    from sen2pro.head import Head
     from sen2pro.model import Sen2Pro
     from sen2pro.signature import Signature
-    from sen2pro.whitening import Whitening
 
 # Public name -> the module that holds it. Imported on first use: torch takes seconds, `import sen2pro` must not.
 _HOME = {
     "Gaussian": "gaussian",
-    "Head": "head",
+    "Head": "estimation.head",
     "Sen2Pro": "model",
     "Sen2ProError": "errors",
     "Sen2ProWarning": "errors",
     "Signature": "signature",
-    "Whitening": "whitening",
+    "Whitening": "estimation.whitening",
     "distance": "distances",
     "distance_pairwise": "distances",
-    "estimate": "estimation",
+    "estimate": "estimation.moments",
 }
 
 __all__ = [

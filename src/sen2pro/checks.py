@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from numbers import Integral, Real
 from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from sen2pro.errors import Sen2ProError, has_surrogates, shown
 
@@ -16,7 +13,6 @@ SOURCES = ("model", "data")
 MOST_SAMPLES = 100_000  # of a sentence and source: hours of forward passes; beyond it a number is a slip of the hand
 _SEED_BITS = 128  # what a numpy SeedSequence has; there is no use in more
 _LEAST_RATE = 1e-5  # dropout draws 16 bits an entry: what is closer to 0 or 1 would drop nothing, or everything
-_AXES = ("row", "dimension")  # of means and variances
 _UNSEEN = frozenset(("Cc", "Cf", "Zl", "Zp", "Zs"))  # Unicode categories: control, format (zero width), white space
 
 
@@ -51,7 +47,7 @@ def check_batch_size(batch_size: Any) -> None:
 def share(value: Any) -> float | None:
     """Return a number from 0 to 1 as a float; None if the value is anything else.
 
-    >>> share(np.float64(0.5)), share(True), share("0.5")
+    >>> share(0.5), share(True), share("0.5")
     (0.5, None, None)
     """
     number: Any = value if isinstance(value, Real) and not isinstance(value, bool) else -1
@@ -153,84 +149,3 @@ def listed(values: Any, what: str) -> list[Any]:
     except Exception:
         raise Sen2ProError(f"give {what}, not {type(values).__name__}") from None
     return list(rows)  # an error in a generator of the caller's is the caller's to see
-
-
-def check_numbers(
-    name: str,
-    values: Any,
-    dtype: type[np.floating[Any]] | None = None,
-    *,
-    axes: Sequence[str] = _AXES,
-    copy: bool = False,
-) -> NDArray[Any]:
-    """Return an array of real numbers that float32 can hold, none of them NaN or infinite.
-
-    Parameters
-    ----------
-    name
-        What the numbers are, for the message.
-    values
-        Whatever numpy makes an array of.
-    dtype
-        The type to return, by default the one that the numbers have.
-    axes
-        Names of the last axes: the message says where the first bad value stands.
-    copy
-        Whether the result must not share memory with `values`.
-
-    Examples
-    --------
-    >>> check_numbers("mean", [[1.0, 2.0], [3.0, float("nan")]])
-    Traceback (most recent call last):
-    sen2pro.errors.Sen2ProError: mean must be finite, but row 1, dimension 1 is nan
-    """
-    array = as_array(name, values)
-    if array.dtype.kind not in "fiu":
-        _refuse_kind(name, array, axes)
-    with np.errstate(over="ignore", invalid="ignore"):
-        single = array.astype(np.float32, order="C", copy=copy)
-    finite = np.isfinite(single)
-    if not finite.all():
-        index = np.unravel_index(int(np.argmin(finite)), array.shape)
-        value = array[index]
-        why = "; float32 holds numbers up to 3.4e38: scale all of them down" if np.isfinite(value) else ""
-        raise Sen2ProError(f"{name} must be finite, but {place(index, axes)} is {value}{why}")
-    return single if dtype is np.float32 else array.astype(dtype or array.dtype, order="C", copy=copy)
-
-
-def as_array(name: str, values: Any) -> NDArray[Any]:
-    """Return what numpy makes of some values, or say why it makes nothing of them."""
-    try:
-        array = np.asarray(values)
-        masked = np.ma.is_masked(values)
-    except Exception as error:  # ragged lists, tensors on a GPU or with a gradient, whatever a stranger raises
-        raise Sen2ProError(f"{name} cannot be read as an array of numbers: {_first_line(error)}") from None
-    if masked:
-        raise Sen2ProError(f"{name} has masked values; fill them in, or leave their rows out")
-    return array
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]
-
-
-def _refuse_kind(name: str, array: NDArray[Any], axes: Sequence[str]) -> None:
-    """Raise for an array that is not of numbers: name the first value that is none."""
-    if array.ndim == 0:
-        raise Sen2ProError(f"{name} must be an array of numbers, not {shown(array.item())}")
-    for index, value in np.ndenumerate(array.astype(object)):
-        if isinstance(value, bool) or not isinstance(value, Real):
-            raise Sen2ProError(f"{name} must be numbers, but {place(index, axes)} is {shown(value)}")
-    raise Sen2ProError(f"{name} must be numbers, not of type {array.dtype}; turn them into floats: astype(float)")
-
-
-def place(index: Sequence[Any], axes: Sequence[str] = _AXES) -> str:
-    """Say where a value stands.
-
-    >>> place((1, 2)), place((2,)), place((0, 1, 2))
-    ('row 1, dimension 2', 'dimension 2', 'the value at [0, 1, 2]')
-    """
-    numbers = [int(i) for i in index]
-    if not 0 < len(numbers) <= len(axes):
-        return f"the value at {numbers}" if numbers else "it"
-    return ", ".join(f"{axis} {number}" for axis, number in zip(axes[-len(numbers) :], numbers, strict=True))

@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 
 from sen2pro.checks import check_text, share
 from sen2pro.errors import Sen2ProError, one_of, shown
-from sen2pro.gaussian import Array, Array64, Gaussian, floored
+from sen2pro.gaussian import Gaussian, floored
 from sen2pro.signature import check_comparable
+from sen2pro.types import Array, Array64
 
 _BLOCK = 1024  # rows and columns of an all-pairs table that are worked on at once
 _BLOCK_NUMBERS = 1 << 22  # of a broadcast block
@@ -66,7 +67,7 @@ class _AllPairs:
 
     @staticmethod
     def l1(x: NDArray[Any], y: NDArray[Any]) -> Array64:
-        """In float32, like the numbers it is of: by faiss where it is there, else in tiles that stay in the cache.
+        """Return L1 distances in float32: by faiss if it is installed, else in tiles that stay in the cache.
 
         Numbers so large that a sum could leave float32's range are summed in float64.
         """
@@ -223,13 +224,13 @@ def distance(a: Gaussian, b: Gaussian, metric: str = "sen2pro", *, alpha: float 
     Parameters
     ----------
     a, b
-        Batches (n, k) and (m, k); a single Gaussian counts as a batch of one. Their signatures must match in what
-        matters.
+        Batches (n, k) and (m, k); a single Gaussian counts as a batch of one. Settings that differ raise an
+        error that names them.
     metric
         `sen2pro` (Eq. 6), `wasserstein` (2-Wasserstein), `symmetric-kl`, `bhattacharyya`, `expected-cosine` (1 minus
-        it), `expected-l2` (squared) or `corrected-cosine` (1 minus the cosine of the means, made up for uncertainty).
-        All closed-form for diagonal Gaussians. The last three are not 0 between a Gaussian and itself: two are
-        expectations over independent draws, and a corrected cosine can be above 1.
+        it), `expected-l2` (squared) or `corrected-cosine` (1 minus the cosine of the means, divided by how much the
+        samples agree). All closed-form for diagonal Gaussians. The last three are not 0 between a Gaussian and itself:
+        two are expectations over independent draws, and a corrected cosine can be above 1.
     alpha
         Weight of the variances in Eq. 6: a number in [0, 1] or `"ratio"`, L1(variances)/L1(means) of each pair.
 

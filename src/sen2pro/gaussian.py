@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sen2pro.checks import check_numbers, check_seed, check_whole, listed, place
+from sen2pro.arrays import check_numbers, place
+from sen2pro.checks import check_seed, check_whole, listed
 from sen2pro.errors import Sen2ProError, shown
 from sen2pro.signature import Signature, merged
+from sen2pro.types import Array, Array64
 
-Array = NDArray[np.float32]
-Array64 = NDArray[np.float64]
 _NO_INDEX = "a Gaussian is indexed by a number, a slice, or a list of numbers or truth values, not {}"
 _MOST_DRAWN = 1 << 32  # numbers that `sample` makes at once: 16 GB
 
@@ -38,7 +38,7 @@ class Gaussian:
     mean, variance
         Arrays of one shape, (k,) or (n, k). Kept as read-only float32.
     signature
-        How the Gaussians were made; two Gaussians with differing signatures refuse to be compared.
+        How the Gaussians were made. Comparing Gaussians made with different settings raises an error that names them.
     coverage
         Of a head's predictions, how far each sentence is from what the head was fitted on: () or (n,), see `coverage`.
     copy
@@ -125,7 +125,7 @@ class Gaussian:
 
     @property
     def coverage(self) -> Array | None:
-        """How well a head knows sentences like these, () or (n,); None where no head had a say.
+        """How well a head knows sentences like these, () or (n,); None if no head was used.
 
         The share of held-out sentences of the head's corpus that were at least as far out: 0.5 is an ordinary sentence,
         below 0.01 do not trust the prediction (sample it instead), 0 is a length that the head has never seen.
@@ -211,7 +211,7 @@ class Gaussian:
 
     @staticmethod
     def concatenate(parts: Sequence[Gaussian]) -> Gaussian:
-        """Join batches (and single Gaussians) into one batch; their signatures must match in what matters."""
+        """Join batches (and single Gaussians) into one batch; settings that differ raise an error that names them."""
         parts = listed(parts, "a list of Gaussians")
         if not parts:
             raise Sen2ProError("nothing to concatenate: the list is empty")
@@ -255,14 +255,14 @@ class Gaussian:
         overwrite: bool = False,
     ) -> None:
         """Write to a `.parquet` or `.safetensors` file; ids and texts go into columns of a Parquet file."""
-        from sen2pro.storage import GaussianWriter
+        from sen2pro.files.gaussians import GaussianWriter
 
         with GaussianWriter(path, overwrite=overwrite) as writer:
             writer.write(self, ids=ids, texts=texts)
 
     @staticmethod
     def load(path: str | Path, *, verify: bool = True) -> Gaussian:
-        """Read what `save` or `sen2pro encode` wrote; `sen2pro.storage.read` also gives the ids and texts.
+        """Read what `save` or `sen2pro encode` wrote; `sen2pro.files.gaussians.read` also gives the ids and texts.
 
         Parameters
         ----------
@@ -272,6 +272,6 @@ class Gaussian:
             Compare the content with the digest in the file, which tells if a single bit has changed. It costs less
             than a tenth of the reading.
         """
-        from sen2pro.storage import read
+        from sen2pro.files.gaussians import read
 
         return read(path, verify=verify).gaussian

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import tempfile
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -12,26 +14,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sen2pro import __version__
-from sen2pro.checks import SOURCES, check_rate, check_samples, check_seed, check_sentences, check_text, check_vocabulary
+from sen2pro.checks import SOURCES, check_sentences, check_text
 from sen2pro.distances import distance, distance_pairwise
-from sen2pro.encoder import POOLINGS, PRECISIONS, Encoder
+from sen2pro.encoder.encoder import Encoder
 from sen2pro.errors import HeadMissing, Sen2ProError, Sen2ProWarning, one_of, shown
-from sen2pro.estimation import COMBINATIONS, Moments, combine
+from sen2pro.estimation.head import CONFIG, Head, on_sphere, shipped
+from sen2pro.estimation.moments import Moments, combine
+from sen2pro.estimation.shrinkage import shrunk, shrunk_to_batch
+from sen2pro.estimation.whitening import Whitening
 from sen2pro.files import documents
 from sen2pro.files.atomic import new_folder
-from sen2pro.files.documents import COUNT, NULL, NUMBER, TEXT, TRUTH, WHOLE, either, list_of, one_of_texts, record
+from sen2pro.files.documents import TEXT, record
 from sen2pro.files.text import check_path
-from sen2pro.gaussian import Array, Array64, Gaussian
-from sen2pro.head import CONFIG, Head, on_sphere, shipped
+from sen2pro.gaussian import Gaussian
 from sen2pro.progress import Show
-from sen2pro.resolve import DEFAULT_MODEL
 from sen2pro.sampling.edits import OPERATIONS
 from sen2pro.sampling.sampler import Sampler
-from sen2pro.shrinkage import shrunk, shrunk_to_batch
+from sen2pro.settings import DEFAULT_MODEL, JSON_CHECKS, Settings, arguments
 from sen2pro.signature import Signature
-from sen2pro.whitening import Whitening
+from sen2pro.types import Array, Array64
 
-METHODS = ("sampling", "shrinkage", "one-pass")
 _SETTINGS_FILE, _WHITENING_FILE = "sen2pro.json", "sen2pro_whitening.safetensors"
 
 
@@ -44,7 +46,7 @@ class Sen2Pro:
         Hub id, local folder, `SentenceTransformer`, or Hugging Face model object.
     method
         `sampling` is the paper's: N forward passes for each kind of uncertainty. `one-pass` predicts what sampling
-        would give from a single plain pass, by a head (see `distill`); one for the default model comes along.
+        would give from a single plain pass, by a head (see `distill`); the package includes one for the default model.
         `shrinkage` joins few samples with what the head predicts or, if there is none, with what the sentences of
         the batch have in common: then, and only then, a result depends on its batch.
     samples
@@ -95,7 +97,7 @@ class Sen2Pro:
         model: Any = DEFAULT_MODEL,
         *,
         method: str = "sampling",
-        samples: int | tuple[int, int] = 15,
+        samples: int | tuple[int, int] | None = None,
         uncertainty: str = "both",
         combine: str = "individual",
         pooling: str | None = None,
@@ -112,50 +114,84 @@ class Sen2Pro:
         trust_remote_code: bool = False,
         allow_pickle: bool = False,
     ) -> None:
-        self.method = one_of("method", method, METHODS)
-        self.uncertainty = one_of("uncertainty", uncertainty, ("both", *SOURCES))
-        self.combine = one_of("combine", combine, COMBINATIONS)
-        self.sources = SOURCES if uncertainty == "both" else (uncertainty,)
-        if method == "one-pass" and samples != 15:
-            raise Sen2ProError("one pass takes no samples; to add some to what the head predicts: method='shrinkage'")
-        self.samples = check_samples(samples, self.sources)
-        self.seed = check_seed(seed)
-        saved = _saved_settings(model)
-        pooling = saved.get("pooling") if pooling is None else pooling
-        normalize = saved.get("normalize") if normalize is None else normalize
-        if not isinstance(normalize, bool | None):
-            raise Sen2ProError(f"normalize must be True, False or None (as the model is made), not {shown(normalize)}")
-        dropout = saved.get("dropout") if dropout is None else dropout
+        given = {name: value for name, value in locals().items() if name in _NAMES}
+        self._start(Settings(**given), _saved_settings(model))
+
+    def _start(self, settings: Settings, saved: Mapping[str, Any]) -> None:
+        """Load the model. Settings left open take the values saved with it."""
+        own = {name: saved.get(name) for name in _OF_THE_ENCODER if getattr(settings, name) is None}
+        settings = settings.changed(**own)
         self.encoder = Encoder(
-            model,
-            pooling=pooling,
-            dropout=check_rate(dropout),
-            precision=precision,
-            tokenizer=tokenizer,
-            device=device,
-            revision=revision,
-            trust_remote_code=trust_remote_code,
-            allow_pickle=allow_pickle,
-        )
+            settings.model,
+            **{name: getattr(settings, name) for name in ("pooling", "dropout", "precision", "tokenizer", "device",
+               "revision", "trust_remote_code", "allow_pickle")},
+        )  # fmt: skip
         self.encoder.name = saved.get("name", self.encoder.name)
         if saved.get("hash") not in (None, self.encoder.hash):
             raise Sen2ProError(
-                f"the weights in {model} were changed or damaged since the model was saved. If you changed them "
-                f"yourself, take the keys 'hash' and 'digest' out of {_SETTINGS_FILE}"
+                f"the weights in {settings.model} were changed or damaged since the model was saved. If you changed "
+                f"them yourself, take the keys 'hash' and 'digest' out of {_SETTINGS_FILE}"
             )
-        self.sampler = Sampler(
+        if settings.normalize is None:
+            settings = settings.changed(normalize=self.encoder.unit)
+        self._settings = settings
+        self._sampler = Sampler(
             self.encoder,
-            self.seed,
-            words=lambda: self.vocabulary,
-            normalize=self.encoder.unit if normalize is None else normalize,
-            whitening=self._find_whitening(whitening, saved),
+            settings.seed,
+            words=self._words,
+            normalize=bool(settings.normalize),
+            whitening=self._find_whitening(settings.whitening, saved),
         )
-        self._vocabulary = check_vocabulary(vocabulary)
         if "model" in self.sources:
             self._check_dropout()
         self._head: Head | None = None
-        if method != "sampling" or head is not None:
-            self._head = self._find_head(head)
+        if self.method != "sampling" or settings.head is not None:
+            self._head = self._find_head(settings.head)
+
+    @property
+    def settings(self) -> Settings:
+        """The settings in use; what was left open is filled in."""
+        return self._settings
+
+    @property
+    def method(self) -> str:
+        """`sampling`, `shrinkage` or `one-pass`."""
+        return self._settings.method
+
+    @property
+    def uncertainty(self) -> str:
+        """`both`, `model` or `data`."""
+        return self._settings.uncertainty
+
+    @property
+    def combine(self) -> str:
+        """How the two kinds of uncertainty are joined."""
+        return self._settings.combine
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The kinds of uncertainty in use."""
+        return self._settings.sources
+
+    @property
+    def samples(self) -> dict[str, int]:
+        """The number of samples of each kind of uncertainty."""
+        return self._settings.counts
+
+    @property
+    def seed(self) -> int:
+        """What makes the result reproducible."""
+        return self._settings.seed
+
+    @property
+    def depends_on_batch(self) -> bool:
+        """True only for shrinkage without a head: its result depends on the other sentences of the batch."""
+        return self.method == "shrinkage" and self._head is None
+
+    @property
+    def sampler(self) -> Sampler:
+        """What runs the encoder."""
+        return self._sampler
 
     @property
     def head(self) -> Head | None:
@@ -209,8 +245,8 @@ class Sen2Pro:
             )
         if not self.encoder.trained_with_dropout:
             warnings.warn(
-                f"this model was not trained with dropout; at a rate of {self.encoder.rate} its uncertainty is that of "
-                "a network it has never been",
+                f"this model was not trained with dropout; treat its variances at a rate of {self.encoder.rate} as a "
+                "rough guide",
                 Sen2ProWarning,
                 stacklevel=3,
             )
@@ -223,6 +259,18 @@ class Sen2Pro:
     def _counts(self, sources: Sequence[str]) -> str:
         return "0" if self.method == "one-pass" else "+".join(str(self.samples[name]) for name in sources)
 
+    def find_head(self) -> Head | None:
+        """Return the head that this model finds by itself, in its folder or with the package; None if there is none."""
+        try:
+            return self._find_head(None)
+        except HeadMissing:
+            return None
+
+    def finds_its_whitening(self) -> bool:
+        """Tell whether the whitening in use is the one in this model's folder."""
+        found = self._find_whitening(None, {"pooling": self.encoder.pooling})
+        return found is not None and self.whitening is not None and found.hash == self.whitening.hash
+
     @property
     def normalize(self) -> bool:
         """Whether every sample is scaled to length 1."""
@@ -231,12 +279,16 @@ class Sen2Pro:
     @property
     def whitening(self) -> Whitening | None:
         """The whitening in use, if any."""
-        return self.sampler.whitening
+        whitening = self.sampler.whitening
+        return whitening if isinstance(whitening, Whitening) else None
 
     @property
     def vocabulary(self) -> list[str]:
         """The words that edits draw from."""
-        words = self._vocabulary or self.encoder.vocabulary
+        return list(self._words())
+
+    def _words(self) -> Sequence[str]:
+        words = self._settings.vocabulary or self.encoder.vocabulary
         if not words:
             raise Sen2ProError("this tokenizer has no whole words to edit with; pass vocabulary=[...]")
         return words
@@ -251,7 +303,8 @@ class Sen2Pro:
         sources = (one_of("source", source, SOURCES),) if source is not None else self.sources
         check_text("prompt", prompt)
         rates = sorted({site.rate for site in self.encoder.sites}) if "model" in sources else []
-        own = "" if self._vocabulary is None else "+vocabulary " + _short_hash("\n".join(self._vocabulary))
+        words = self._settings.vocabulary
+        own = "" if words is None else "+vocabulary " + _short_hash("\n".join(words))
         return Signature(
             model=self.encoder.name,
             hash=self.encoder.hash,
@@ -420,11 +473,11 @@ class Sen2Pro:
         verbose
             Whether to print the quality on the sentences held out.
         """
-        from sen2pro.distill import learn
+        from sen2pro.estimation.distill import learn
 
         texts = list(dict.fromkeys(check_sentences(corpus)))
         self._head = learn(self, texts, samples, held_out, batch_size, show_progress_bar)
-        self.method = "one-pass"
+        self._settings = self._settings.changed(method="one-pass", head=self._head)
         if verbose:
             print(self._head.report())
         if self._head.flaw:
@@ -475,7 +528,7 @@ class Sen2Pro:
             raise Sen2ProError("the head of this model was fitted without this whitening; whiten first, then distill")
         prompt = self.encoder.prompt(None, None)
         plain = self.sampler.plain(check_sentences(corpus), prompt, batch_size=batch_size).vectors
-        self.sampler.whitening = Whitening.fit(plain, dim)
+        self._sampler.whitening = Whitening.fit(plain, dim)
         return self
 
     def similarity(self, a: Gaussian, b: Gaussian, *, metric: str = "sen2pro", alpha: float | str = "ratio") -> Array:
@@ -498,28 +551,14 @@ class Sen2Pro:
         The folder is a complete model for sentence-transformers or transformers too. `Sen2Pro(folder)` takes it as an
         encoder with this pooling, geometry, whitening and dropout, and the usual samples, seed and so on.
         """
-        settings = {
-            "version": __version__,
-            "name": self.encoder.name,
-            "hash": self.encoder.hash,
-            "method": self.method,
-            "samples": self.samples,
-            "uncertainty": self.uncertainty,
-            "combine": self.combine,
-            "pooling": self.encoder.pooling,
-            "normalize": self.normalize,
-            "dropout": self.encoder.rate,
-            "seed": self.seed,
-            "precision": self.encoder.precision,
-            "vocabulary": self._vocabulary,
-        }
+        about = {"version": __version__, "name": self.encoder.name, "hash": self.encoder.hash}
         with new_folder(folder) as temporary:
             self.encoder.save(temporary)
             if self.whitening:
                 self.whitening.save(temporary / _WHITENING_FILE)
             if self._head:
                 self._head.save(temporary)
-            documents.write(temporary / _SETTINGS_FILE, settings)
+            documents.write(temporary / _SETTINGS_FILE, about | self._settings.to_json())
 
     @classmethod
     def load(cls, folder: str | Path, **changes: Any) -> Sen2Pro:
@@ -528,27 +567,65 @@ class Sen2Pro:
         The folder may hold numbers and plain settings only, so it can come from anyone. What would let it run code
         (`trust_remote_code`, `allow_pickle`) is never read from it: only you can pass that.
         """
-        settings = _saved_settings(folder)
-        if not settings:
+        saved = _saved_settings(folder)
+        if not saved:
             raise Sen2ProError(f"there is no {_SETTINGS_FILE} in {folder}; for a plain encoder use Sen2Pro(...)")
-        for about in ("version", "name", "hash"):
-            settings.pop(about, None)
-        settings["samples"] = tuple(settings["samples"][name] for name in SOURCES)
-        if changes.get("method", settings["method"]) == "one-pass":
-            del settings["samples"]
-        return cls(str(folder), **{**settings, **changes})
+        settings = {**arguments(saved), **changes}
+        if settings["method"] == "one-pass" and "samples" not in changes:
+            settings["samples"] = None
+        return cls(str(folder), **settings)
+
+    @classmethod
+    def from_settings(cls, settings: Settings) -> Sen2Pro:
+        """Make the model of some settings, those of another one for instance (`model.settings`)."""
+        model = cls.__new__(cls)
+        model._start(settings, _saved_settings(settings.model))
+        return model
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the name or folder if the weights are unchanged, else the weights."""
+        head, whitening = self._head, self.whitening
+        own = {"head": head, "whitening": whitening if whitening is not None else False}
+        settings = {each.name: getattr(self._settings, each.name) for each in fields(Settings)} | own
+        if self._settings.is_file and self.encoder.is_as_loaded:
+            return _from_settings, (settings, {"name": self.encoder.name})
+        with tempfile.TemporaryDirectory() as folder:
+            self.encoder.save(Path(folder))
+            content = {
+                path.relative_to(folder).as_posix(): path.read_bytes()
+                for path in Path(folder).rglob("*")
+                if path.is_file()
+            }
+        return _from_content, (content, settings | {"model": None, "tokenizer": None}, self.encoder.name)
 
 
-# All that a folder may set.
+def _from_settings(settings: dict[str, Any], saved: dict[str, Any]) -> Sen2Pro:
+    """Load a model that was pickled by its name or folder."""
+    model = Sen2Pro.__new__(Sen2Pro)
+    model._start(Settings(**settings), saved)
+    return model
+
+
+def _from_content(content: dict[str, bytes], settings: dict[str, Any], name: str) -> Sen2Pro:
+    """Load a model that was pickled with all its files."""
+    with tempfile.TemporaryDirectory() as folder:
+        for place, data in content.items():
+            path = Path(folder, place)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data)
+        model = _from_settings(settings | {"model": folder}, {"name": name})
+    model.encoder.forget_folder()
+    model._settings = model.settings.changed(model=model.encoder.source, tokenizer=model.encoder.tokenizer)
+    return model
+
+
+_NAMES = tuple(each.name for each in fields(Settings))
+_OF_THE_ENCODER = ("pooling", "normalize", "dropout")  # what `Sen2Pro(folder)` takes from a saved model
+# All that a folder may set; what is optional was not there in version 0.4.
 _SAVED = record(
-    {
-        "version": TEXT, "name": TEXT, "method": one_of_texts(*METHODS),
-        "samples": record(dict.fromkeys(SOURCES, COUNT)), "uncertainty": one_of_texts("both", *SOURCES),
-        "combine": one_of_texts(*COMBINATIONS), "pooling": either(NULL, one_of_texts(*POOLINGS)), "normalize": TRUTH,
-        "dropout": either(NULL, NUMBER), "seed": WHOLE,
-    },
-    {"hash": TEXT, "precision": one_of_texts(*PRECISIONS), "vocabulary": either(NULL, list_of(TEXT))},
-)  # fmt: skip
+    {"version": TEXT, "name": TEXT, **{k: v for k, v in JSON_CHECKS.items() if k not in ("precision", "vocabulary")}},
+    {"hash": TEXT, **{name: JSON_CHECKS[name] for name in ("precision", "vocabulary")}},
+)
 
 
 def _saved_settings(model: Any) -> dict[str, Any]:

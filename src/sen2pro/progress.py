@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -11,22 +13,46 @@ from sen2pro.errors import Sen2ProError, shown
 Show = bool | Callable[[float], None] | None
 
 
+_LOG = logging.getLogger("sen2pro")
+_EVERY = 60.0  # seconds between two lines of the log
+
+
+def _logged(total: int | None, unit: str, title: str) -> Callable[[float], None]:
+    """Return a function that logs a line a minute: for work without a terminal."""
+    done, started = 0.0, time.monotonic()
+    last = started
+
+    def advance(more: float) -> None:
+        nonlocal done, last
+        done += more
+        now = time.monotonic()
+        if now - last >= _EVERY:
+            last = now
+            of = "" if total is None else f" of {total:,}"
+            _LOG.info("%s: %s%s %s, %.0f a second", title, f"{done:,.0f}", of, unit, done / (now - started))
+
+    return advance
+
+
 @contextmanager
 def progress(
     total: int | None, show: Show, *, threshold: int = 0, unit: str = "samples", title: str = "encoding"
 ) -> Iterator[Callable[[float], None]]:
     """Give a function that is told how much was done.
 
-    `show` says where to: a bar (True), nowhere (False), a bar if there is a terminal and enough to do (None), or a
-    function of the caller's.
+    `show` says where to: a bar (True), nowhere (False), or a function of the caller's. With None there is a bar if
+    there is a terminal and enough to do; without a terminal, a line a minute goes to the logger `sen2pro`.
     """
     if callable(show):
         yield show
         return
     if not isinstance(show, bool | None):
         raise Sen2ProError(f"show_progress_bar must be True, False, None or a function, not {shown(show)}")
+    if show is None and not sys.stderr.isatty():
+        yield _logged(total, unit, title)
+        return
     if show is None:
-        show = sys.stderr.isatty() and (total is None or total > threshold)
+        show = total is None or total > threshold
     if not show:
         yield lambda _: None
         return

@@ -18,10 +18,10 @@ from torch import nn
 from sen2pro import Gaussian, Sen2Pro, Whitening
 from sen2pro.classification import Sen2ProClassifier
 from sen2pro.classification.checkpoints import Checkpoint
-from sen2pro.cli.options import quiet
-from sen2pro.head import _BASIS, Coverage, Head, Linear, States
-from sen2pro.shrinkage import Strength
-from sen2pro.storage import GaussianWriter, Stored
+from sen2pro.estimation.head import _BASIS, Coverage, Head, Linear
+from sen2pro.estimation.shrinkage import Strength
+from sen2pro.files.gaussians import GaussianWriter, Stored
+from sen2pro.sampling.states import States
 
 K = 4  # dimensions of what is made by hand
 
@@ -40,7 +40,7 @@ _KEPT: list[Any] = []  # a temporary folder is deleted with the object
 @cache
 def tiny() -> Sen2Pro:
     """Return a model in memory, on a tiny random BERT."""
-    quiet()
+
     return Sen2Pro(build_network("bert"), tokenizer=build_tokenizer(), samples=2)
 
 

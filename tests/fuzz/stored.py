@@ -21,13 +21,13 @@ from fuzz.mutations import odd_value, rewritten, spelled, spoiled
 from sen2pro import Gaussian, Sen2Pro, Whitening
 from sen2pro.classification import Sen2ProClassifier
 from sen2pro.classification import saving as classifier_files
+from sen2pro.encoder.trust import check_folder
 from sen2pro.errors import has_surrogates
+from sen2pro.estimation.head import CONFIG, TENSORS, Head
 from sen2pro.files import documents
-from sen2pro.head import CONFIG, TENSORS, Head
+from sen2pro.files.gaussians import Stored, read
 from sen2pro.model import _saved_settings
 from sen2pro.signature import Signature
-from sen2pro.storage import Stored, read
-from sen2pro.trust import check_folder
 
 ODD_NUMBERS = (0.0, -0.0, 1.0, -1.0, 1e-45, 1e38, -1e38, float("nan"), float("inf"), float("-inf"))
 

@@ -13,8 +13,8 @@ from test_arguments import BATCH, Broken
 
 from fuzz import originals
 from sen2pro import Gaussian, Sen2Pro, Sen2ProError, Whitening
-from sen2pro.cli.inputs import Source
-from sen2pro.head import Head
+from sen2pro.estimation.head import Head
+from sen2pro.files.sentences import Source
 
 
 def flipped(data, place=-3):
@@ -68,7 +68,7 @@ def test_more_gaussians_than_a_file_says_are_refused(tmp_path, monkeypatch):  # 
 
 def test_a_line_cannot_be_allowed_to_be_of_any_length(tmp_path):  # OverflowError
     (tmp_path / "a.csv").write_text("text\nthe dog\n")
-    with pytest.raises(Sen2ProError, match="longest_line .* must be a whole number between 1 and"):
+    with pytest.raises(Sen2ProError, match="longest_line must be a whole number between 1 and"):
         Source(str(tmp_path / "a.csv"), longest_line=10**30)
 
 

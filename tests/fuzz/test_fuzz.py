@@ -13,6 +13,8 @@ from fuzz.run import families, plan, run, run_here, tasks_of
 from fuzz.shrink import shrunk, smallest
 from sen2pro import Sen2ProError
 
+pytestmark = pytest.mark.slow
+
 SEED, CASES = 1, 1000
 SHARES = plan(CASES, {name: family.weight for name, family in families().items()})
 

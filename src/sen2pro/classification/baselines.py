@@ -10,14 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sen2pro.classification.heads import Labels
 from sen2pro.errors import Sen2ProError
-from sen2pro.gaussian import Array, Array64
 from sen2pro.sampling.edits import edit
+from sen2pro.types import Array, Array64, Labels
 
 COPIES = 15  # of each training sentence, as in the paper
 PAIRS = 20  # alike, and as many different, of each training sentence for SetFit
-_PENALTIES = tuple(10.0**i for i in range(-4, 4))
+C_VALUES = tuple(10.0**i for i in range(-4, 4))
 
 
 def augmented(sentences: Sequence[str], vocabulary: Sequence[str], seed: int, copies: int = COPIES) -> list[str]:
@@ -44,7 +43,7 @@ def logistic_regression(
 
     every = np.arange(len(labels))
     if validation is not None:
-        models = [fitted(C, every) for C in _PENALTIES]
+        models = [fitted(C, every) for C in C_VALUES]
         return min(models, key=lambda model: _merit(model.predict_proba(validation[0]), validation[1]))
     number = min(5, int(np.bincount(labels).min()))
     folds = list(StratifiedKFold(number, shuffle=True, random_state=seed).split(vectors, labels))
@@ -55,7 +54,7 @@ def logistic_regression(
             found[out] = fitted(C, train).predict_proba(vectors[out])
         return _merit(found, labels)
 
-    return fitted(min(_PENALTIES, key=merit), every)
+    return fitted(min(C_VALUES, key=merit), every)
 
 
 def _merit(probabilities: Array64, labels: Labels) -> tuple[float, float]:

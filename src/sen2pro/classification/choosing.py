@@ -1,7 +1,7 @@
 """Choose features, head, regularisation and temperature by the log-loss on rows that were not trained on.
 
 A strong penalty gives the best directions from a few examples, but probabilities that are far too even; so the size of
-the weights is chosen apart from the penalty, by a factor on all of them (a temperature).
+the weights is chosen apart from the penalty: all of them are divided by a temperature.
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sen2pro.classification.features import Scaling
-from sen2pro.classification.heads import Design, Labels, Weights, at_temperatures, fit
-from sen2pro.gaussian import Array64, Gaussian
+from sen2pro.classification.heads import Design, Weights, at_temperatures, fit
+from sen2pro.gaussian import Gaussian
+from sen2pro.types import Array64, Labels
 
-PENALTIES = (1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0)  # values of C
-FACTORS = 2.0 ** np.arange(-2, 10.5, 0.5)
+C_VALUES = (1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0)
+TEMPERATURES = 2.0 ** -np.arange(-2, 10.5, 0.5)
 _FOLDS, _FEWER_FOLDS, _MANY = 5, 3, 500
 _DRAWS = 32
 _ROUNDING = 1e-9  # a gain that is none
@@ -68,15 +69,15 @@ def choose(
     *,
     features: Sequence[str],
     heads: Sequence[str],
-    penalties: Sequence[float],
+    c_values: Sequence[float],
     seed: int,
 ) -> Trial:
     """Return the simplest setting whose log-loss over all rows held out is the smallest, or as good as that.
 
-    Simple are the features and heads named first, and strong penalties; as good is what is within one standard error of
-    the difference. Features and penalty are chosen with the first head; the other heads are then tried with these.
+    Simple are the features and heads named first, and a small C. As good is what is within one standard error of the
+    difference. Features and C are chosen with the first head; the other heads are then tried with these.
     """
-    found = [trial for name in features for trial in _trials(parts, classes, name, heads[0], sorted(penalties), seed)]
+    found = [trial for name in features for trial in _trials(parts, classes, name, heads[0], sorted(c_values), seed)]
     first = _simplest(found)
     others = [
         trial
@@ -87,7 +88,7 @@ def choose(
 
 
 class _Judged(NamedTuple):
-    """What each row has with each factor (factors, rows): log-loss, the same with doubt, whether it is right."""
+    """For each temperature and row: log-loss, smoothed log-loss, whether the prediction is correct."""
 
     log_losses: Array64
     losses: Array64
@@ -96,9 +97,9 @@ class _Judged(NamedTuple):
 
 def _judged(design: Design, labels: Labels, weights: Weights, doubt: float) -> _Judged:
     """Judge weights; with doubt, a little of the loss is for any class."""
-    shape = len(FACTORS), len(labels)
+    shape = len(TEMPERATURES), len(labels)
     found = _Judged(np.empty(shape), np.empty(shape), np.empty(shape, bool))
-    for rows, p in at_temperatures(design, weights, FACTORS, _DRAWS):
+    for rows, p in at_temperatures(design, weights, TEMPERATURES, _DRAWS):
         logs, own = np.log(np.maximum(p, 1e-30)), labels[rows]
         found.log_losses[:, rows] = -logs[:, np.arange(len(own)), own]
         found.losses[:, rows] = (1 - doubt) * found.log_losses[:, rows] - doubt * logs.mean(axis=2)
@@ -124,30 +125,30 @@ def _simplest(trials: Sequence[Trial]) -> Trial:
 
 
 def _trials(
-    parts: Sequence[Fold], classes: int, features: str, head: str, penalties: Sequence[float], seed: int
+    parts: Sequence[Fold], classes: int, features: str, head: str, c_values: Sequence[float], seed: int
 ) -> list[Trial]:
-    """Return a trial for each penalty, with the best factor."""
+    """Return a trial for each C, at its best temperature."""
     # As if one more row had been of any class: otherwise, few rows without an error would call for certainty.
     doubt = 1 / (sum(len(part.held_out_labels) for part in parts) + 2)
-    by_part = [_by_penalty(part, classes, features, head, penalties, doubt, seed) for part in parts]
+    by_part = [_by_c(part, classes, features, head, c_values, doubt, seed) for part in parts]
     trials = []
-    for C, judged in zip(penalties, zip(*by_part, strict=True), strict=True):
+    for C, judged in zip(c_values, zip(*by_part, strict=True), strict=True):
         log_losses, losses, right = (np.concatenate(side, axis=1) for side in zip(*judged, strict=True))
         best = int(losses.mean(axis=1).argmin())
         measured = float(log_losses[best].mean()), float(right[best].mean())
-        trials.append(Trial(Choice(features, head, C, float(FACTORS[best]), *measured), losses[best]))
+        trials.append(Trial(Choice(features, head, C, float(TEMPERATURES[best]), *measured), losses[best]))
     return trials
 
 
-def _by_penalty(
-    part: Fold, classes: int, features: str, head: str, penalties: Sequence[float], doubt: float, seed: int
+def _by_c(
+    part: Fold, classes: int, features: str, head: str, c_values: Sequence[float], doubt: float, seed: int
 ) -> list[_Judged]:
-    """Train with each penalty, and judge by the rows held out."""
+    """Train with each C, and judge by the rows held out."""
     scaling = Scaling.fit(part.train, features)
     train, held_out = scaling(part.train), scaling(part.held_out)
     found = []
     weights: Weights | None = None
-    for C in penalties:
+    for C in c_values:
         weights = fit(train, part.train_labels, classes, head, C, seed=seed, start=weights)
         found.append(_judged(held_out, part.held_out_labels, weights, doubt))
     return found

@@ -16,20 +16,21 @@ from sklearn.utils.validation import check_is_fitted
 from sen2pro.checks import check_seed, check_sentences
 from sen2pro.classification import saving
 from sen2pro.classification.checkpoints import Checkpoint
-from sen2pro.classification.choosing import PENALTIES, Choice, Fold, choose, folds
+from sen2pro.classification.choosing import C_VALUES, Choice, Fold, choose, folds
 from sen2pro.classification.features import FEATURES, Scaling
 from sen2pro.classification.finetune import fine_tuned
-from sen2pro.classification.heads import HEADS, Labels, Weights, fit, probabilities
+from sen2pro.classification.heads import HEADS, Weights, fit, probabilities
 from sen2pro.classification.labels import check_classes, check_labels, to_numbers
-from sen2pro.classification.loading import Packed, check_encoder, load_encoder
+from sen2pro.classification.loading import check_encoder, load_encoder
 from sen2pro.classification.training import FineTuning
 from sen2pro.errors import Sen2ProError, one_of, shown
 from sen2pro.files.text import check_path
-from sen2pro.gaussian import Array64, Gaussian
+from sen2pro.gaussian import Gaussian
 from sen2pro.model import Sen2Pro
 from sen2pro.progress import Show
-from sen2pro.resolve import DEFAULT_MODEL
+from sen2pro.settings import DEFAULT_MODEL
 from sen2pro.signature import MATTERS, Signature
+from sen2pro.types import Array64, Labels
 
 Sentences = Sequence[str] | Gaussian
 Answers = Sequence[Any] | NDArray[Any]
@@ -101,7 +102,7 @@ class Sen2ProClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         model: str | Path | Sen2Pro = DEFAULT_MODEL,
         *,
         method: str = "auto",
-        samples: int | tuple[int, int] = 15,
+        samples: int | tuple[int, int] | None = None,
         uncertainty: str = "both",
         features: str = "auto",
         head: str = "auto",
@@ -169,7 +170,7 @@ class Sen2ProClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
             choice = choose(parts, len(classes), **choices, seed=self.seed).choice
             scaling = Scaling.fit(gaussian, choice.features)
             found = fit(scaling(gaussian), numbers, len(classes), choice.head, choice.C, seed=self.seed)
-            weights = found.scaled(choice.temperature)
+            weights = found.cooled(choice.temperature)
         self.classes_, self.choice_, self.settings_ = classes, choice, settings
         self.scaling_, self.weights_, self._encoder = scaling, weights, encoder
         self.signature_, self.n_features_in_ = signature, dim
@@ -180,7 +181,8 @@ class Sen2ProClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         check_encoder(self.model, self.method, self.samples, self.uncertainty)
         one_of("features", self.features, ("auto", *FEATURES))
         one_of("head", self.head, ("auto", *HEADS))
-        if self.C is not None and (not isinstance(self.C, Real) or isinstance(self.C, bool) or not 0 < self.C < 1e300):
+        real = isinstance(self.C, Real) and not isinstance(self.C, bool)
+        if self.C is not None and not (real and 0 < float(self.C) < 1e300):
             raise Sen2ProError(f"C must be a number above 0, or None to have it chosen, not {shown(self.C)}")
         if check_seed(self.seed) < 0:
             raise Sen2ProError(f"seed must be a whole number of at least 0, not {self.seed!r}")
@@ -189,7 +191,7 @@ class Sen2ProClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         return {
             "features": FEATURES if self.features == "auto" else (self.features,),
             "heads": HEADS if self.head == "auto" else (self.head,),
-            "penalties": PENALTIES if self.C is None else (float(self.C),),
+            "c_values": C_VALUES if self.C is None else (float(self.C),),
         }
 
     def predict_proba(self, X: Sentences, *, show_progress_bar: Show = None) -> Array64:
@@ -307,15 +309,9 @@ class Sen2ProClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
     def __getstate__(self) -> dict[str, Any]:
         state = dict(super().__getstate__())
         state.pop("_cache", None)
-        if "weights_" in state:
-            if self.settings_["finetune"]:
-                raise Sen2ProError("the fine-tuned encoder does not travel in a pickle; use save and load")
-            state["_encoder"] = None
-        given = [self.model, state.get("settings_", {}).get("model")]
-        packed = {id(model): Packed(model) for model in given if isinstance(model, Sen2Pro)}
-        state["model"] = packed.get(id(given[0]), given[0])
-        if "settings_" in state:
-            state["settings_"] = {**self.settings_, "model": packed.get(id(given[1]), given[1])}
+        state.pop("_checkpoints", None)
+        if "weights_" in state and not self.settings_["finetune"]:
+            state["_encoder"] = None  # it is loaded again when it is needed
         return state
 
     def __sklearn_tags__(self) -> Any:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from sen2pro.classification.heads import Design
-from sen2pro.gaussian import Array64, Gaussian
+from sen2pro.gaussian import Gaussian
+from sen2pro.types import Array64
 
 FEATURES = ("mean", "mean+variance")
 # The variances of a sentence say far less of its topic than its mean does, and ten examples cannot teach a head to

@@ -15,18 +15,19 @@ from numpy.typing import NDArray
 
 from sen2pro.classification.choosing import Choice, Fold, choose
 from sen2pro.classification.features import Scaling
-from sen2pro.classification.heads import Labels, Weights, fit
+from sen2pro.classification.heads import Weights, fit
 from sen2pro.classification.training import FineTuning, Part, Trainer
 from sen2pro.errors import Sen2ProError
 from sen2pro.model import Sen2Pro
 from sen2pro.progress import Show
 from sen2pro.sampling.edits import edit
+from sen2pro.types import Labels
 
 if TYPE_CHECKING:
     from sen2pro.classification.classifier import Sen2ProClassifier
 
 FEWEST_JUDGES, _JUDGES = 40, 200  # sentences by which an epoch is judged; with fewer, chance would decide
-_UNJUDGED_EPOCHS, _UNJUDGED_PENALTY = 6, 0.01  # where nothing is chosen; set on the validation sets of AG News and IMDB
+_UNJUDGED_EPOCHS, _UNJUDGED_C = 6, 0.01  # where nothing is chosen; set on the validation sets of AG News and IMDB
 _CORPUS, _TEACHER = 256, 8  # sentences and samples from which one pass is learnt for the trained encoder
 
 
@@ -66,13 +67,13 @@ def fine_tuned(
     scaling = Scaling.fit(gaussian, choice.features)
     weights = fit(scaling(gaussian), numbers, classes, choice.head, choice.C, seed=classifier.seed)
     classifier._checkpoints = [trainer.checkpoint for trainer in trainers if trainer.checkpoint is not None]
-    return model, scaling, weights.scaled(choice.temperature), choice
+    return model, scaling, weights.cooled(choice.temperature), choice
 
 
 def _simple(choices: Mapping[str, Sequence[Any]]) -> dict[str, Sequence[Any]]:
-    """Return what is left to choose from when there are too few to judge: what was asked for, else what is simple."""
+    """Fix every option but the temperature when validation data is scarce."""
     only = {name: options[:1] for name, options in choices.items()}
-    return only if len(choices["penalties"]) == 1 else {**only, "penalties": (_UNJUDGED_PENALTY,)}
+    return only if len(choices["c_values"]) == 1 else {**only, "c_values": (_UNJUDGED_C,)}
 
 
 def _split(every: Part, share: float, seed: int) -> tuple[Part, Part]:
@@ -114,19 +115,9 @@ def _loaded(classifier: Sen2ProClassifier) -> Sen2Pro:
 
 
 def _copied(given: Sen2Pro) -> Sen2Pro:
-    return Sen2Pro(
-        copy.deepcopy(given.encoder.source),
-        tokenizer=given.encoder.tokenizer,
-        samples=15 if given.method == "one-pass" else (given.samples["model"], given.samples["data"]),
-        uncertainty=given.uncertainty,
-        combine=given.combine,
-        vocabulary=given._vocabulary,
-        pooling=given.encoder.pooling,
-        normalize=given.normalize,
-        dropout=given.encoder.rate,
-        seed=given.seed,
-        precision=given.encoder.precision,
-    )
+    """Return the same model with a network of its own, which samples."""
+    own = {"model": copy.deepcopy(given.encoder.source), "tokenizer": given.encoder.tokenizer}
+    return Sen2Pro.from_settings(given.settings.changed(**own, method="sampling", head=None))
 
 
 def _learn_one_pass(model: Sen2Pro, texts: list[str], show: Show) -> None:

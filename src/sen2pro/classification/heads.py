@@ -17,12 +17,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from sen2pro.gaussian import Array64
+from sen2pro.types import Array64, Labels
 
 HEADS = ("expected", "sampled")
-Labels = NDArray[np.int64]
 _COPIES, _MOST_ROWS = 16, 8000  # samples of each sentence when training, and of all sentences
 _DRAWS = 256  # of the logits when predicting
 _CHUNK, _NUMBERS = 512, 1 << 18  # most rows whose draws are in memory at once, and most numbers of them
@@ -49,9 +47,9 @@ class Weights:
     matrix: Array64
     bias: Array64
 
-    def scaled(self, factor: float) -> Weights:
-        """Return all weights times a factor."""
-        return Weights(self.matrix * factor, self.bias * factor)
+    def cooled(self, temperature: float) -> Weights:
+        """Return all weights divided by a temperature: below 1, probabilities become surer."""
+        return Weights(self.matrix / temperature, self.bias / temperature)
 
 
 def fit(
@@ -131,8 +129,10 @@ def probabilities(design: Design, weights: Weights) -> Array64:
     return result
 
 
-def at_temperatures(design: Design, weights: Weights, factors: Array64, draws: int) -> Iterator[tuple[slice, Array64]]:
-    """Yield rows, and their probabilities (factors, rows, classes) when all weights are multiplied by each factor."""
+def at_temperatures(
+    design: Design, weights: Weights, temperatures: Array64, draws: int
+) -> Iterator[tuple[slice, Array64]]:
+    """Yield rows, and their probabilities (temperatures, rows, classes) when all weights are divided by each."""
     logits = design.features @ weights.matrix.T + weights.bias
     k, classes = design.noise.shape[-1], len(weights.bias)
     eps = np.random.default_rng(0).standard_normal((draws // 2, classes))
@@ -143,12 +143,12 @@ def at_temperatures(design: Design, weights: Weights, factors: Array64, draws: i
         roots = np.linalg.cholesky(_covariance(design.noise[rows], weights.matrix[:, :k]))
         drawn = np.moveaxis(logits[rows, None] + eps @ roots.swapaxes(1, 2), 2, 0).copy()  # whole rows for each class
         drawn -= drawn.max(axis=0)
-        yield rows, np.stack([_softmax(drawn, factor).mean(axis=2).T for factor in factors])
+        yield rows, np.stack([_softmax(drawn, temperature).mean(axis=2).T for temperature in temperatures])
 
 
-def _softmax(logits: Array64, factor: float) -> Array64:
-    """Return the softmax over the first axis of logits times a positive factor; the greatest logit is 0."""
-    found: Array64 = np.exp(factor * logits)
+def _softmax(logits: Array64, temperature: float) -> Array64:
+    """Return the softmax over the first axis of logits divided by a temperature; the greatest logit is 0."""
+    found: Array64 = np.exp(logits / temperature)
     found /= found.sum(axis=0)
     return found
 

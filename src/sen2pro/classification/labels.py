@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import DataConversionWarning
 
-from sen2pro.checks import as_array, check_text
+from sen2pro.arrays import as_array
+from sen2pro.checks import check_text
 from sen2pro.errors import Sen2ProError, shown, some
 
 

@@ -8,7 +8,8 @@ from typing import Any
 
 from sen2pro.checks import SOURCES, check_samples
 from sen2pro.errors import HeadMissing, Sen2ProError, one_of
-from sen2pro.model import METHODS, Sen2Pro
+from sen2pro.model import Sen2Pro
+from sen2pro.settings import METHODS, UNCERTAINTIES, arguments
 
 
 def check_encoder(model: Any, method: str, samples: Any, uncertainty: str) -> None:
@@ -21,12 +22,13 @@ def check_encoder(model: Any, method: str, samples: Any, uncertainty: str) -> No
     if not isinstance(model, (str, Path, Sen2Pro)):
         raise Sen2ProError(f"model is a name, a folder or a Sen2Pro, not {type(model).__name__}")
     one_of("method", method, ("auto", *METHODS))
-    one_of("uncertainty", uncertainty, ("both", *SOURCES))
-    check_samples(samples, SOURCES if uncertainty == "both" else (uncertainty,))
+    one_of("uncertainty", uncertainty, UNCERTAINTIES)
+    if samples is not None:
+        check_samples(samples, SOURCES if uncertainty == "both" else (uncertainty,))
 
 
 def load_encoder(
-    model: str | Path | Sen2Pro, method: str, samples: int | tuple[int, int], uncertainty: str, seed: int
+    model: str | Path | Sen2Pro, method: str, samples: int | tuple[int, int] | None, uncertainty: str, seed: int
 ) -> Sen2Pro:
     """Load a model; the method `auto` is one pass where there is a head for it, else sampling."""
     check_encoder(model, method, samples, uncertainty)
@@ -44,8 +46,8 @@ def load_encoder(
 
 
 def _alone(model: Sen2Pro) -> Sen2Pro:
-    """Return the model, if what it makes of a sentence is the same alone and among others: so must its class be."""
-    if model.method == "shrinkage" and model.head is None:
+    """Refuse a model whose result depends on the batch: predictions would too."""
+    if model.depends_on_batch:
         raise HeadMissing(
             f"there is no head for {model.encoder.name} to shrink towards, and without one a sentence's class would "
             "depend on the others that are classified with it; fit one with model.distill, or use method='sampling'"
@@ -70,53 +72,23 @@ def recipe(model: Sen2Pro) -> dict[str, Any]:
     encoder = model.encoder
     assert encoder.folder is not None
     own_folder = encoder.folder.resolve().name == encoder.name or (encoder.folder / "sen2pro.json").is_file()
-    found = {
-        "model": str(encoder.folder.resolve()) if own_folder else encoder.name,
-        "method": model.method,
-        "samples": [model.samples[source] for source in SOURCES],
-        "uncertainty": model.uncertainty,
-        "combine": model.combine,
-        "pooling": encoder.pooling,
-        "normalize": model.normalize,
-        "whitening": None if model.whitening else False,
-        "dropout": encoder.rate,
-        "seed": model.seed,
-        "precision": encoder.precision,
-        "vocabulary": model._vocabulary,
-    }
-    if model.method == "one-pass":
-        del found["samples"]
-    return found
+    name = str(encoder.folder.resolve()) if own_folder else encoder.name
+    return {"model": name, "whitening": None if model.whitening else False, **model.settings.to_json()}
 
 
 def _lost(model: Sen2Pro) -> str | None:
     """Say what of a model is only in memory."""
     if model.encoder.folder is None:
         return "its network is in memory, not in a folder or on the hub"
-    if model.whitening:
-        kept = model._find_whitening(None, {"pooling": model.encoder.pooling})
-        if kept is None or kept.hash != model.whitening.hash:
-            return "its whitening is not in its folder"
-    if model.method != "sampling":
-        try:
-            head = model._find_head(None)
-        except HeadMissing:
-            head = None
-        if str(head) != str(model.head):
-            return "its head is neither in its folder nor one that comes with the package"
+    if not model.encoder.is_as_loaded:
+        return "its weights have changed since they were loaded"
+    if model.whitening and not model.finds_its_whitening():
+        return "its whitening is not in its folder"
+    if model.method != "sampling" and str(model.find_head()) != str(model.head):
+        return "its head is neither in its folder nor one that comes with the package"
     return None
 
 
-def rebuilt(settings: Mapping[str, Any]) -> Sen2Pro:
+def rebuilt(recipe: Mapping[str, Any]) -> Sen2Pro:
     """Make the model of a recipe, which holds plain settings only: no permission, and nothing of where code is."""
-    return Sen2Pro(**settings)
-
-
-class Packed:
-    """Stands for a model in a pickle; what is unpickled is the model, made again."""
-
-    def __init__(self, model: Sen2Pro) -> None:
-        self.recipe = recipe(model)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return rebuilt, (self.recipe,)
+    return Sen2Pro(recipe["model"], whitening=recipe["whitening"], **arguments(recipe))

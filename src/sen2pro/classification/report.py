@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sen2pro.classification import metrics
 from sen2pro.errors import Sen2ProError
-from sen2pro.evaluation.report import Grid, Result, to_json, to_markdown
-from sen2pro.gaussian import Array64
+from sen2pro.metrics import probabilities as metrics
+from sen2pro.metrics.report import Grid, Result, to_json, to_markdown
 from sen2pro.pictures import BLUE, GREY, single
+from sen2pro.types import Array64
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

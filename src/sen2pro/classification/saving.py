@@ -19,8 +19,8 @@ from sen2pro.classification.heads import HEADS, Weights
 from sen2pro.classification.labels import check_labels
 from sen2pro.classification.loading import place, rebuilt, recipe
 from sen2pro.classification.training import FineTuning
-from sen2pro.errors import Sen2ProError
-from sen2pro.estimation import COMBINATIONS
+from sen2pro.encoder.resolve import OWN_NAMES
+from sen2pro.errors import Sen2ProError, shown
 from sen2pro.files import documents, tensors
 from sen2pro.files.atomic import new_folder, write_text
 from sen2pro.files.documents import (
@@ -37,15 +37,15 @@ from sen2pro.files.documents import (
     one_of_texts,
     record,
 )
-from sen2pro.gaussian import Array64
-from sen2pro.model import METHODS, Sen2Pro
-from sen2pro.resolve import OWN_NAMES
+from sen2pro.model import Sen2Pro
+from sen2pro.settings import JSON_CHECKS, METHODS
 from sen2pro.signature import Signature
+from sen2pro.types import Array64
 
 if TYPE_CHECKING:
     from sen2pro.classification.classifier import Sen2ProClassifier
 
-FORMAT = 2
+FORMAT = 3
 CONFIG, TENSORS, ENCODER = "sen2pro_classifier.json", "sen2pro_classifier.safetensors", "encoder"
 
 
@@ -127,7 +127,7 @@ def _model(config: Mapping[str, Any], folder: Path, given: str | Path | Sen2Pro 
     if given is None and not known:
         raise Sen2ProError(
             f"the classifier in {folder} was trained with the model {name!r}, which is not in its folder. A folder may "
-            f"not choose where weights come from: if you trust that model, pass model={name!r} (--model), or say where "
+            f"not choose where weights come from: if you trust that model, pass model={name!r}, or say where "
             "it is now"
         )
     if isinstance(given, Sen2Pro):
@@ -136,19 +136,11 @@ def _model(config: Mapping[str, Any], folder: Path, given: str | Path | Sen2Pro 
     return rebuilt({**kept, "model": name}) if isinstance(kept, dict) else name
 
 
-_RECIPE = record(
-    {
-        "model": TEXT, "method": one_of_texts(*METHODS), "uncertainty": TEXT, "combine": one_of_texts(*COMBINATIONS),
-        "pooling": either(NULL, TEXT), "normalize": TRUTH, "whitening": either(NULL, TRUTH),
-        "dropout": either(NULL, NUMBER), "seed": WHOLE, "precision": TEXT,
-        "vocabulary": either(NULL, list_of(TEXT)),
-    },
-    {"samples": list_of(COUNT, 2)},
-)  # fmt: skip
+_RECIPE = record({"model": TEXT, "whitening": either(NULL, TRUTH), **JSON_CHECKS})
 _TUNING = {name: NUMBER for name in (f.name for f in fields(FineTuning)) if name != "checkpoints"}
 _SETTINGS = record(
     {
-        "method": one_of_texts("auto", *METHODS), "samples": either(COUNT, list_of(COUNT, 2)),
+        "method": one_of_texts("auto", *METHODS), "samples": either(NULL, COUNT, list_of(COUNT, 2)),
         "uncertainty": one_of_texts("both", *SOURCES), "features": one_of_texts("auto", *FEATURES),
         "head": one_of_texts("auto", *HEADS), "C": either(NULL, NUMBER), "seed": COUNT,
         "finetune": either(TRUTH, record({**_TUNING, "epochs": either(NULL, NUMBER)})),
@@ -164,7 +156,7 @@ _CONFIG = record(
         "classes": either(list_of(TEXT), list_of(WHOLE), list_of(TRUTH)), "choice": record(_CHOICE),
         "scaling": record({"features": one_of_texts(*FEATURES), "mean_scale": NUMBER, "variance_scale": NUMBER}),
         "signature": either(NULL, record({f.name: TEXT for f in fields(Signature)})),
-        "encoder": either(NULL, mapping(TEXT)), "hash": TEXT,
+        "encoder": either(NULL, mapping(TEXT)),
     }
 )  # fmt: skip
 _NUMBERS = {
@@ -178,51 +170,68 @@ def _read(folder: Path) -> tuple[dict[str, Any], dict[str, Array64]]:
         if not (folder / name).is_file():
             raise Sen2ProError(f"there is no classifier in {folder}: {name} is missing")
     try:
-        config = documents.read(folder / CONFIG, _check_config)
+        config = documents.read(folder / CONFIG, mapping(lambda *_: None))
+        _check_format(config, folder)
         numbers = tensors.read(folder / TENSORS, _NUMBERS)
-    except _OtherFormat as error:
-        raise Sen2ProError(f"the classifier in {folder} is {error}") from None
+        if config.pop("hash", None) != _hash(config, numbers):
+            raise _changed(folder, "its contents do not have")
+        config = _migrated(config)
+        _CONFIG(config, str(folder / CONFIG))
+        _check_content(config, numbers)
+    except _Refused:
+        raise
     except Sen2ProError as error:
         raise Sen2ProError(f"the classifier in {folder} cannot be read: {error}; train it again") from None
-    if config.pop("hash") != _hash(config, numbers):
-        raise _changed(folder, "its contents do not have")
-    _check_shapes(config, numbers, folder)
     if config["encoder"]:
         _check_files(folder, config["encoder"])
     return config, numbers
 
 
-class _OtherFormat(Sen2ProError):
-    """A classifier of another version."""
+class _Refused(Sen2ProError):
+    """A classifier that is whole, but not to be read."""
 
 
-def _check_config(config: Any, place: str) -> None:
+def _check_format(config: Mapping[str, Any], folder: Path) -> None:
     found = config.get("format")
-    if found != FORMAT:
-        raise _OtherFormat(
-            f"of format {found!r}, but this version of sen2pro ({__version__}) reads format {FORMAT}; train it again, "
-            f"or install sen2pro {config.get('version', 'of its time')}"
+    if found not in (2, FORMAT):
+        raise _Refused(
+            f"the classifier in {folder} is of format {shown(found)}, but sen2pro {__version__} reads format {FORMAT}; "
+            f"train it again, or install sen2pro {config.get('version', 'of its time')}"
         )
-    _CONFIG(config, place)
+
+
+def _migrated(config: dict[str, Any]) -> dict[str, Any]:
+    """Return a configuration of format 2 as format 3 has it: a temperature divides, and samples go by their source."""
+    if config["format"] != 2:
+        return config
+    try:
+        choice, recipe = dict(config["choice"]), config["model"]
+        choice["temperature"] = 1 / choice["temperature"]
+        if isinstance(recipe, dict):
+            pair = recipe.get("samples")
+            recipe = {**recipe, "samples": None if pair is None else dict(zip(SOURCES, pair, strict=True))}
+    except (KeyError, TypeError, ValueError, ZeroDivisionError) as error:
+        raise Sen2ProError(f"it is not of format 2, as it says ({type(error).__name__} {error})") from None
+    return {**config, "format": FORMAT, "choice": choice, "model": recipe}
+
+
+def _check_content(config: Mapping[str, Any], numbers: Mapping[str, Array64]) -> None:
+    """Refuse classes that are none, and numbers that cannot belong together."""
     classes = config["classes"]
     if len(classes) < 2 or len(set(classes)) < len(classes):
-        raise Sen2ProError(f"{place}: 'classes' must be at least two, each once")
+        raise Sen2ProError("its 'classes' must be at least two, each once")
     check_labels(classes, len(classes))
-
-
-def _check_shapes(config: Mapping[str, Any], numbers: Mapping[str, Array64], folder: Path) -> None:
-    """Refuse numbers that cannot belong together."""
-    dim, classes = len(numbers["mean_centre"]), len(config["classes"])
+    dim = len(numbers["mean_centre"])
     width = dim if config["scaling"]["features"] == "mean" else 2 * dim
-    wanted = {"variance_centre": (dim,), "matrix": (classes, width), "bias": (classes,)}
+    wanted = {"variance_centre": (dim,), "matrix": (len(classes), width), "bias": (len(classes),)}
     for name, shape in wanted.items():
         if numbers[name].shape != shape:
-            raise Sen2ProError(
-                f"the classifier in {folder} cannot be read: {name!r} must have shape {list(shape)}, not "
-                f"{list(numbers[name].shape)}; train it again"
-            )
-    if not (config["scaling"]["mean_scale"] > 0 and config["scaling"]["variance_scale"] > 0):
-        raise Sen2ProError(f"the classifier in {folder} cannot be read: its scales must be above 0; train it again")
+            raise Sen2ProError(f"{name!r} must have shape {list(shape)}, not {list(numbers[name].shape)}")
+    if (
+        not min(config["scaling"]["mean_scale"], config["scaling"]["variance_scale"], config["choice"]["temperature"])
+        > 0
+    ):
+        raise Sen2ProError("its scales and its temperature must be above 0")
 
 
 def _check_files(folder: Path, expected: Mapping[str, str]) -> None:
@@ -235,7 +244,7 @@ def _check_files(folder: Path, expected: Mapping[str, str]) -> None:
 
 
 def _changed(folder: Path, what: str) -> Sen2ProError:
-    return Sen2ProError(
+    return _Refused(
         f"the classifier in {folder} was changed since it was saved: {what} the hash that {CONFIG} says; train it again"
     )
 

@@ -24,16 +24,16 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from sen2pro.classification.checkpoints import Checkpoint
-from sen2pro.classification.choosing import PENALTIES, Fold, choose
-from sen2pro.classification.heads import Labels
-from sen2pro.encoder import Encoder
+from sen2pro.classification.choosing import C_VALUES, Fold, choose
+from sen2pro.encoder.encoder import Encoder
 from sen2pro.errors import Sen2ProError
 from sen2pro.gaussian import Gaussian
 from sen2pro.model import Sen2Pro
 from sen2pro.progress import Show, progress
 from sen2pro.sampling.edits import edit
+from sen2pro.types import Labels
 
-SCHEME = 2  # to be raised when training comes to give other weights: what was kept of it is then made anew
+SCHEME = 2  # cache version: raise it when training gives different weights
 _FEWEST_STEPS = 4  # of an epoch, however few the sentences
 _TOGETHER = 4  # sentences of one class that stand together in a batch, so that there are pairs of them
 _MOST_EPOCHS = 20
@@ -46,11 +46,10 @@ class FineTuning:
     Parameters
     ----------
     epochs, patience
-        At most so many epochs, of at least four steps each, by default 20; training stops after `patience` of them
-        without a better log-loss on the validation part. Where that has fewer than 40 sentences, which cannot tell one
-        epoch from the next, there are exactly so many epochs, by default 6, over which the learning rate falls to
-        nothing; nor do they choose features, head and penalty (mean, `expected` and 0.01, unless given), but only the
-        temperature.
+        Maximum number of epochs (default 20; exactly 6 with fewer than 40 validation sentences). Training stops after
+        `patience` epochs without a better log-loss on the validation part. Fewer than 40 validation sentences cannot
+        tell one epoch from the next: then the learning rate falls to 0 over all epochs, and these sentences choose the
+        temperature only (features, head and C are `mean`, `expected` and 0.01, unless given).
     batch_size, accumulate
         Sentences in memory at once, all pairs of which are compared, and how many such batches make a step.
     passes
@@ -127,7 +126,7 @@ class Trainer:
         self.optimizer = torch.optim.AdamW(self._trained, lr=settings.rate, weight_decay=settings.weight_decay)
 
     def run(self, train: Part, judges: Part, classes: int, show: Show = None) -> int:
-        """Train until the judges no longer gain; the network is then that of the best epoch, which is returned."""
+        """Train until the validation loss stops falling; restore and return the best epoch."""
         state = self._state = self._checkpoint(train, judges)
         if not state.resume():
             state.record(0, self.loss(train, judges, classes))  # training is never worse than none
@@ -141,7 +140,7 @@ class Trainer:
         return state.best_epoch
 
     def repeat(self, train: Part, epochs: int, show: Show = None, *, falling: bool = False) -> None:
-        """Train for so many epochs, with nobody to judge; the learning rate may fall to nothing over them."""
+        """Train for a fixed number of epochs without validation; the learning rate may fall to 0 over them."""
         steps = self._steps(train)
         self._last = epochs * steps if falling else None
         state = self._state = self._checkpoint(train, Part([], np.empty(0, np.int64)))
@@ -227,7 +226,7 @@ class Trainer:
             points.append(Gaussian(vectors, np.zeros_like(vectors)))
         parts = [Fold(points[0], train.labels, points[1], judges.labels)]
         found = choose(
-            parts, classes, features=("mean",), heads=("expected",), penalties=PENALTIES, seed=self.seed
+            parts, classes, features=("mean",), heads=("expected",), c_values=C_VALUES, seed=self.seed
         )  # fmt: skip
         return float(found.losses.mean())
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from typing import Annotated, Any
@@ -11,10 +12,10 @@ from typer.core import TyperGroup
 
 from sen2pro import __version__
 from sen2pro.cli import options
-from sen2pro.cli.terminal import Console, stopping_cleanly
+from sen2pro.cli.terminal import Console, in_flags, stopping_cleanly
 from sen2pro.errors import Sen2ProError
 from sen2pro.files.text import LONGEST_LINE
-from sen2pro.resolve import DEFAULT_MODEL
+from sen2pro.settings import DEFAULT_MODEL
 
 
 class Group(TyperGroup):
@@ -22,11 +23,13 @@ class Group(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         """Run a command; exit with 2 for wrong input, 1 for a failing disk, 130 for Ctrl-C, 143 for SIGTERM."""
+        logging.basicConfig(format="%(message)s")
+        logging.getLogger("sen2pro").setLevel(logging.INFO)  # a line a minute, where there is no terminal for a bar
         try:
             with stopping_cleanly():
                 return super().invoke(ctx)
         except Sen2ProError as error:
-            _fail(str(error), 2)
+            _fail(in_flags(str(error)), 2)
         except KeyboardInterrupt:
             _fail("stopped; nothing was left half written", 130)
         except BrokenPipeError:  # whoever read our output, `head` for instance, has seen enough
@@ -71,12 +74,12 @@ def _root(
 
 
 @app.command()
+@options.with_settings()
 def encode(
     input: Annotated[
         str, typer.Argument(help="Text (a sentence a line), CSV, TSV, JSONL or Parquet, also .gz; - is standard input.")
     ],
     output: Annotated[str, typer.Argument(help="A .parquet or .safetensors file.")],
-    model: options.Model = DEFAULT_MODEL,
     column: options.Column = None,
     longest_line: options.LongestLine = LONGEST_LINE,
     id_column: Annotated[str | None, typer.Option(help="Column with ids to keep (Parquet output).")] = None,
@@ -85,22 +88,12 @@ def encode(
     ] = True,
     skip_blank: Annotated[bool, typer.Option("--skip-blank", help="Pass over blank sentences.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the output file if it exists.")] = False,
-    method: options.Method = "sampling",
-    head: options.HeadFolder = None,
-    samples: options.Samples = "15",
-    uncertainty: options.Uncertainty = "both",
-    combine: options.Combine = "individual",
-    pooling: options.Pooling = None,
-    normalize: options.Normalize = None,
-    dropout: options.Dropout = None,
-    seed: options.Seed = 0,
-    device: options.Device = None,
     batch_size: Annotated[
         int | None,
         typer.Option(help="Forward passes at once: speed and memory, not the result. (default: what fits)", min=1),
     ] = None,
-    trust_remote_code: options.TrustRemoteCode = False,
-    allow_pickle: options.AllowPickle = False,
+    *,
+    settings: dict[str, Any],
 ) -> None:
     """Turn a file of sentences into a file of Gaussians.
 
@@ -111,75 +104,67 @@ def encode(
     run(
         input, output, column=column, id_column=id_column, text=text, overwrite=overwrite,
         skip_blank=skip_blank, longest_line=longest_line, batch_size=batch_size,
-        settings={
-            "model": model, "method": method, "head": head, "samples": samples, "uncertainty": uncertainty,
-            "combine": combine, "pooling": pooling, "normalize": normalize, "dropout": dropout, "seed": seed,
-            "device": device, "trust_remote_code": trust_remote_code, "allow_pickle": allow_pickle,
-        },
+        settings=settings,
     )  # fmt: skip
 
 
 @app.command()
+def show(
+    file: Annotated[str, typer.Argument(help="A file that encode wrote.")],
+    rows: Annotated[int, typer.Option("--rows", "-n", help="How many rows.", min=1)] = 10,
+    certain: Annotated[bool, typer.Option("--certain", help="Show the least uncertain sentences first.")] = False,
+    uncertain: Annotated[bool, typer.Option("--uncertain", help="Show the most uncertain sentences first.")] = False,
+) -> None:
+    """Show the first rows of a file of Gaussians: ids, texts, total variances, and how they were made."""
+    from sen2pro.cli.show import run
+
+    run(file, rows=rows, sort="certain" if certain else "uncertain" if uncertain else None)
+
+
+@app.command()
+@options.with_settings()
 def compare(
     a: Annotated[str, typer.Argument(help="A sentence.")],
     b: Annotated[str, typer.Argument(help="Another sentence.")],
-    model: options.Model = DEFAULT_MODEL,
-    method: options.Method = "sampling",
-    head: options.HeadFolder = None,
-    samples: options.Samples = "15",
-    pooling: options.Pooling = None,
-    normalize: options.Normalize = None,
-    dropout: options.Dropout = None,
-    seed: options.Seed = 0,
-    device: options.Device = None,
-    trust_remote_code: options.TrustRemoteCode = False,
-    allow_pickle: options.AllowPickle = False,
+    *,
+    settings: dict[str, Any],
 ) -> None:
     """Compare two sentences: how close they are, how uncertain each is, and where that comes from."""
     from sen2pro.cli.compare import run
 
     run(
         a, b,
-        settings={
-            "model": model, "method": method, "head": head, "samples": samples, "pooling": pooling,
-            "normalize": normalize, "dropout": dropout, "seed": seed, "device": device,
-            "trust_remote_code": trust_remote_code, "allow_pickle": allow_pickle,
-        },
+        settings=settings,
     )  # fmt: skip
 
 
 @app.command()
+@options.with_settings("model", "samples", "seed")
 def demo(
-    model: options.Model = DEFAULT_MODEL,
     output: Annotated[str, typer.Option("--output", "-o", help="Where to put the picture.")] = "sen2pro_demo.png",
-    samples: options.Samples = "15",
-    seed: options.Seed = 0,
+    *,
+    settings: dict[str, Any],
 ) -> None:
     """Show what sen2pro does, on a dozen sentences: a table and a picture."""
     from sen2pro.cli.demo import run
 
-    run(output, settings={"model": model, "samples": samples, "seed": seed})
+    run(output, settings=settings)
 
 
 @app.command()
+@options.with_settings(without=("method", "head", "samples"))
 def distill(
     corpus: Annotated[
         str, typer.Argument(help="Unlabelled sentences like those to be encoded: text, CSV, TSV, JSONL or Parquet.")
     ],
     output: Annotated[str, typer.Argument(help="A folder for the head.")],
-    model: options.Model = DEFAULT_MODEL,
     column: options.Column = None,
     longest_line: options.LongestLine = LONGEST_LINE,
-    limit: Annotated[int, typer.Option(help="Use at most so many sentences, drawn at random.", min=200)] = 5000,
+    limit: Annotated[int, typer.Option(help="Maximum number of sentences, drawn at random.", min=200)] = 5000,
     samples: Annotated[int, typer.Option(help="Samples of each sentence and uncertainty to learn from.", min=6)] = 16,
-    pooling: options.Pooling = None,
-    normalize: options.Normalize = None,
-    dropout: options.Dropout = None,
-    seed: options.Seed = 0,
     force: Annotated[bool, typer.Option("--force", help="Save the head even if it is worse than a constant.")] = False,
-    device: options.Device = None,
-    trust_remote_code: options.TrustRemoteCode = False,
-    allow_pickle: options.AllowPickle = False,
+    *,
+    settings: dict[str, Any],
 ) -> None:
     """Fit a head, so that one forward pass predicts what sampling would give: minutes, once for a model.
 
@@ -189,22 +174,18 @@ def distill(
 
     run(
         corpus, output, column=column, longest_line=longest_line, limit=limit, samples=samples, force=force,
-        settings={
-            "model": model, "pooling": pooling, "normalize": normalize, "dropout": dropout, "seed": seed,
-            "device": device, "trust_remote_code": trust_remote_code, "allow_pickle": allow_pickle,
-        },
+        settings=settings,
     )  # fmt: skip
 
 
 @app.command()
+@options.with_settings()
 def score(
     references: Annotated[
         str,
         typer.Option("--references", "-r", help="Text (a sentence a line), CSV, TSV, JSONL or Parquet, also .gz."),
     ],
-    candidates: Annotated[
-        str, typer.Option("--candidates", "-c", help="As many sentences, which stand in pairs with the references.")
-    ],
+    candidates: Annotated[str, typer.Option("--candidates", help="Candidates: line i is scored against reference i.")],
     metrics: Annotated[
         str,
         typer.Option(
@@ -220,17 +201,8 @@ def score(
         str | None, typer.Option("--output", "-o", help="A .tsv or .jsonl file for the score of each pair.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of the table.")] = False,
-    model: options.Model = DEFAULT_MODEL,
-    method: options.Method = "sampling",
-    head: options.HeadFolder = None,
-    samples: options.Samples = "15",
-    pooling: options.Pooling = None,
-    normalize: options.Normalize = None,
-    dropout: options.Dropout = None,
-    seed: options.Seed = 0,
-    device: options.Device = None,
-    trust_remote_code: options.TrustRemoteCode = False,
-    allow_pickle: options.AllowPickle = False,
+    *,
+    settings: dict[str, Any],
 ) -> None:
     """Score candidates against references, one each, by sen2pro's similarity and by the usual metrics."""
     from sen2pro.cli.score import run
@@ -238,12 +210,11 @@ def score(
     run(
         references, candidates, metrics=metrics, column=column, longest_line=longest_line, output=output,
         as_json=as_json,
-        settings={
-            "model": model, "method": method, "head": head, "samples": samples, "pooling": pooling,
-            "normalize": normalize, "dropout": dropout, "seed": seed, "device": device,
-            "trust_remote_code": trust_remote_code, "allow_pickle": allow_pickle,
-        },
+        settings=settings,
     )  # fmt: skip
+
+
+DataFolder = Annotated[str | None, typer.Option("--data", help="Folder of evaluation data. (default: SEN2PRO_DATA)")]
 
 
 @app.command()
@@ -272,7 +243,7 @@ def reproduce(
             "model has a head)"
         ),
     ] = None,
-    samples: options.Samples = "15",
+    samples: options.Samples = None,
     seeds: Annotated[int, typer.Option(help="Average over so many seeds.", min=1)] = 1,
     limit: Annotated[int | None, typer.Option(help="Take so many items of each set, for a quick look.", min=1)] = None,
     shots: Annotated[
@@ -286,12 +257,13 @@ def reproduce(
         bool, typer.Option("--setfit", help="T1: compare with SetFit too, up to an hour for each draw on a CPU.")
     ] = False,
     output: Annotated[
-        str, typer.Option("--output", "-o", help="Folder for JSON, Markdown, pictures and report.html.")
+        str, typer.Option("--output", "-o", help="Folder for JSON, pictures and report.md.")
     ] = "sen2pro_results",
     cache: Annotated[
         str | None,
         typer.Option(help="Folder that keeps what was encoded. (default: SEN2PRO_CACHE, or the user's cache folder)"),
     ] = None,
+    data: DataFolder = None,
     head: options.HeadFolder = None,
     dropout: options.Dropout = None,
     device: options.Device = None,
@@ -300,13 +272,13 @@ def reproduce(
 ) -> None:
     """Make tables and figures of the paper anew, with its numbers beside ours.
 
-    What is encoded is kept, sentence by sentence: tables share it, and a run that is stopped goes on where it was.
-    The data is looked for in SEN2PRO_DATA; see sen2pro data list.
+    Encoded sentences are cached, so tables share them and a stopped run continues.
+    The data is read from --data or SEN2PRO_DATA; see sen2pro data list.
     """
     from sen2pro.cli.reproduce import run
 
     run(
-        tables, output=output, cache=cache,
+        tables, output=output, cache=cache, data=data,
         settings={
             "model": model, "preset": preset, "method": method, "samples": samples, "seeds": seeds, "limit": limit,
             "shots": shots or ["10", "200"], "finetune": finetune, "setfit": setfit,
@@ -325,35 +297,11 @@ app.add_typer(data_app, name="data")
 
 
 @data_app.command("list")
-def data_list() -> None:
+def data_list(data: DataFolder = None) -> None:
     """List the evaluation sets, the tables of the paper they serve, and where they are or can be had."""
     from sen2pro.cli.data import run_list
 
-    run_list()
-
-
-@data_app.command("import")
-def data_import(
-    kind: Annotated[str, typer.Argument(help="Whose layout: senteval, evalrank, wmt17 or grade.")],
-    source: Annotated[str, typer.Argument(help="The folder as its authors publish it.")],
-    to: Annotated[str | None, typer.Option(help="Folder to write to. (default: the one SEN2PRO_DATA names)")] = None,
-) -> None:
-    """Convert evaluation data from the layout of its authors; files that exist are never replaced.
-
-    senteval: SentEval's data/downstream, with STS/STS12-en-test/STS.input.*.txt and STS.gs.*.txt,
-    STS/STSBenchmark/sts-*.csv, SICK/SICK_*.txt.
-
-    evalrank: the repository, with data/sent_evalrank/pos_pair.txt and background_sent.txt.
-
-    wmt17: a folder with, anywhere below, DA-syslevel.csv, DA-seglevel.csv, newstest2017-csen-ref.en,
-    newstest2017.SYSTEM.cs-en.
-
-    grade: the repository, with evaluation/eval_data/DATASET/SYSTEM/human_{ctx,hyp,ref}.txt and
-    evaluation/human_score/DATASET/SYSTEM/human_score.txt.
-    """
-    from sen2pro.cli.data import run_import
-
-    run_import(kind, source, to=to)
+    run_list(data)
 
 
 @app.command()
@@ -376,7 +324,9 @@ app.add_typer(classify_app, name="classify")
 LabelColumn = Annotated[
     str,
     typer.Option(
-        "--label-column", "-l", help="Column with the labels: texts; in JSONL and Parquet also whole numbers, kept so."
+        "--label-column",
+        "-l",
+        help="Column with the labels. JSONL and Parquet labels may be whole numbers and stay so.",
     ),
 ]
 LabelledData = Annotated[
@@ -384,31 +334,34 @@ LabelledData = Annotated[
 ]
 ClassifierFolder = Annotated[str, typer.Argument(help="The folder that classify train wrote.", metavar="MODEL")]
 OtherEncoder = Annotated[
-    str | None, typer.Option("--model", "-m", help="Where the encoder is, if not where it was in training.")
+    str | None,
+    typer.Option(
+        "--model",
+        "-m",
+        help="Encoder the classifier was trained with. Needed unless it is the default model or fine-tuned.",
+    ),
 ]
 
 
 @classify_app.command("train")
+@options.with_settings("model", "samples", "uncertainty", "seed")
 def classify_train(
     data: LabelledData,
     output: Annotated[str, typer.Argument(help="A new folder for the classifier.", metavar="MODEL_OUT")],
-    model: options.Model = DEFAULT_MODEL,
     column: options.Column = None,
     longest_line: options.LongestLine = LONGEST_LINE,
     label_column: LabelColumn = "label",
     validation: Annotated[
         str | None,
         typer.Option(
-            help="Such a file to choose settings by. (default: cross-validation; with --finetune, a fifth of DATA)"
+            help="Labelled file for validation. (default: cross-validation; with --finetune, a fifth of DATA)"
         ),
     ] = None,
     method: Annotated[
         str, typer.Option(help="auto (one-pass where the model has a head), one-pass, sampling or shrinkage.")
     ] = "auto",
-    samples: options.Samples = "15",
-    uncertainty: options.Uncertainty = "both",
     features: Annotated[str, typer.Option(help="auto, mean, or mean+variance as in the paper.")] = "auto",
-    head: Annotated[str, typer.Option(help="auto, expected or sampled: how the loss sees the distribution.")] = "auto",
+    loss: Annotated[str, typer.Option(help="auto, expected or sampled: how the loss sees the distribution.")] = "auto",
     regularisation: Annotated[
         float | None, typer.Option("--C", help="Inverse strength of regularisation. (default: the best)")
     ] = None,
@@ -416,12 +369,13 @@ def classify_train(
     epochs: Annotated[
         int | None,
         typer.Option(
-            help="With --finetune: at most so many epochs, of at least four steps. (default: 20; from few sentences "
-            "exactly so many, 6)",
+            help="With --finetune: maximum number of epochs. (default: 20; exactly 6 with fewer than 40 validation "
+            "sentences)",
             min=1,
         ),
     ] = None,
-    seed: options.Seed = 0,
+    *,
+    settings: dict[str, Any],
 ) -> None:
     """Train a classifier: seconds with a frozen encoder, ten sentences of each class are a start.
 
@@ -432,10 +386,7 @@ def classify_train(
     run_train(
         data, output, column=column, label=label_column, longest_line=longest_line, validation=validation,
         finetune=finetune, epochs=epochs,
-        settings={
-            "model": model, "method": method, "samples": samples, "uncertainty": uncertainty, "features": features,
-            "head": head, "C": regularisation, "seed": seed,
-        },
+        settings={**settings, "method": method, "features": features, "head": loss, "C": regularisation},
     )  # fmt: skip
 
 
@@ -451,7 +402,7 @@ def classify_predict(
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the output file if it exists.")] = False,
     model: OtherEncoder = None,
 ) -> None:
-    """Give each sentence of a file its class, with the probability of that.
+    """Predict the class of each sentence of a file, with its probability.
 
     Streams: memory does not grow with the file. The output has the columns text, label (what was predicted) and
     probability; it appears under its name only when it is complete.

@@ -12,18 +12,18 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from sen2pro.checks import is_blank
-from sen2pro.cli.inputs import Record, Source
-from sen2pro.cli.options import notes, parse_samples, quiet, report, together
+from sen2pro.cli.options import notes, report, together
 from sen2pro.cli.terminal import Console
 from sen2pro.errors import Sen2ProError, one_of, shown, some
 from sen2pro.files.atomic import replacing
+from sen2pro.files.sentences import Record, Source
 from sen2pro.files.text import LONGEST_LINE, check_path
 from sen2pro.progress import progress
 
 if TYPE_CHECKING:
     from sen2pro.classification import Sen2ProClassifier
     from sen2pro.classification.choosing import Choice
-    from sen2pro.gaussian import Array64
+    from sen2pro.types import Array64
 
 _CHUNK = 256  # sentences in memory at once
 _FORMATS = (".csv", ".tsv", ".jsonl")
@@ -43,7 +43,7 @@ class LabelledSource(Source):
     JSONL and Parquet may also have whole numbers and truth values.
     """
 
-    _id_option = "--label-column"
+    _id_option = "label_column"
     _all_rows_matter = True  # each may bring a new label
 
     def __init__(self, path: str, column: str | None, label: str, *, longest_line: int = LONGEST_LINE) -> None:
@@ -133,7 +133,6 @@ def run_train(
         raise Sen2ProError(f"--C is a number above 0, not {settings['C']:g}; leave it out to have it chosen")
     if epochs is not None and not finetune:
         raise Sen2ProError("--epochs is for the training of the encoder; give --finetune too, or leave it out")
-    settings["samples"] = parse_samples(settings["samples"])
     source = LabelledSource(data, column, label, longest_line=longest_line)
     texts, labels = source.read()
     source.check_classes(labels, choose=validation is None)
@@ -141,7 +140,6 @@ def run_train(
     from sen2pro.classification import FineTuning, Sen2ProClassifier
     from sen2pro.classification.finetune import FEWEST_JUDGES
 
-    quiet()
     # The checkpoints go beside the folder: a killed run can be started again as it was.
     checkpoints = f"{folder}.checkpoints"
     how = {} if epochs is None else {"epochs": epochs}
@@ -196,7 +194,7 @@ def _explained(choice: Choice) -> str:
         (f"features {choice.features}", _MEANING[choice.features]),
         (f"head {choice.head}", _MEANING[choice.head]),
         (f"C {choice.C:g}", "the smaller, the stronger the regularisation"),
-        (f"temperature {choice.temperature:.3g}", "factor on the weights: the greater, the surer the probabilities"),
+        (f"temperature {choice.temperature:.3g}", "divides the scores: the smaller, the surer the probabilities"),
     ]
     return "\n".join(f"  {what:<24}{meaning}" for what, meaning in lines)
 
@@ -226,7 +224,6 @@ def run_predict(
     number = source.count()
     if number == 0:
         raise nothing_in(source)
-    quiet()
     classifier = _load(folder, model)
     total = 0
     with notes() as gathered, _writer(path, classifier.classes_.tolist(), id_column is not None) as put:
@@ -312,11 +309,10 @@ def run_evaluate(
     number = source.count()
     if number == 0:
         raise nothing_in(source)
-    quiet()
     import numpy as np
 
     from sen2pro.classification.report import evaluate_on, write
-    from sen2pro.evaluation.report import print_result
+    from sen2pro.metrics.report import print_result
 
     classifier = _load(folder, model)
     names = [str(name) for name in classifier.classes_.tolist()]

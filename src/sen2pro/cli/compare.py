@@ -45,14 +45,11 @@ def run(a: str, b: str, *, settings: dict[str, Any]) -> None:
 
     doubt = Table(title="How uncertain (total variance)", title_justify="left")
     doubt.add_column("sentence", ratio=1)
-    for name in ("model", "data", "both", "from the model"):
+    for name in (*model.sources, *(("both",) if len(parts) > 1 else ())):
         doubt.add_column(name, justify="right", no_wrap=True)
+    columns = [*parts.values(), *((both,) if len(parts) > 1 else ())]
     for i, sentence in enumerate((a, b)):
-        of_model, of_data = (parts[name].total_variance[i] for name in ("model", "data"))
-        share = of_model / max(of_model + of_data, 1e-30)
-        doubt.add_row(
-            Text(sentence), f"{of_model:.4f}", f"{of_data:.4f}", f"{both.total_variance[i]:.4f}", f"{share:.0%}"
-        )
+        doubt.add_row(Text(sentence), *(f"{each.total_variance[i]:.4f}" for each in columns))
 
     Console().print(closeness, doubt)
     report([*gathered, *far_notes(far(both), 2)], both.signature)

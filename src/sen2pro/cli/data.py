@@ -6,13 +6,16 @@ from rich import box
 from rich.table import Table
 
 from sen2pro.cli.terminal import Console
-from sen2pro.evaluation import catalogue
-from sen2pro.evaluation.importing import import_data
+from sen2pro.paper import catalogue
 
 
-def run_list() -> None:
+def run_list(data: str | None = None) -> None:
     """Print every set: the tables of the paper it serves, whether it is there, and how to get it if it is not."""
-    listed = catalogue.listing()
+    with catalogue.reading_from(data):
+        _print(catalogue.listing())
+
+
+def _print(listed: list[catalogue.Listed]) -> None:
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for name in ("set", "tables", "file", "found", "rows", "sha256", "source"):
         wide = name in ("file", "source", "tables")
@@ -34,7 +37,9 @@ def run_list() -> None:
 def _notes(listed: list[catalogue.Listed]) -> list[str]:
     """Return what is said below the table: where the sets are, and how to get those that are missing."""
     folder = catalogue.folder()
-    notes = ["no folder of evaluation data: set SEN2PRO_DATA" if folder is None else f"folder: {folder}"]
+    notes = [
+        "no folder of evaluation data: set SEN2PRO_DATA, or --data FOLDER" if folder is None else f"folder: {folder}"
+    ]
     if any(line.found == "hub" for line in listed):
         notes.append("hub: fetched from the Hugging Face hub when it is used, if that can be reached")
     missing: dict[str, list[str]] = {}
@@ -42,10 +47,3 @@ def _notes(listed: list[catalogue.Listed]) -> list[str]:
         if line.found != "folder":
             missing.setdefault(f"from {line.source}; {line.way}", []).append(line.name)
     return notes + [f"not in a folder: {', '.join(names)}: {how}" for how, names in missing.items()]
-
-
-def run_import(kind: str, source: str, *, to: str | None) -> None:
-    """Convert a folder in its authors' layout, and print the files written."""
-    console = Console()
-    for path in import_data(kind, source, to):
-        console.print(f"-> {path}", markup=False, highlight=False, soft_wrap=True)

@@ -6,11 +6,11 @@ import random
 from pathlib import Path
 from typing import Any
 
-from sen2pro.cli.inputs import Source
 from sen2pro.cli.options import load, notes, report
 from sen2pro.cli.terminal import Console
 from sen2pro.errors import Sen2ProError
-from sen2pro.head import CONFIG
+from sen2pro.estimation.head import CONFIG
+from sen2pro.files.sentences import Source
 
 
 def run(

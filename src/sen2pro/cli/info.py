@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from rich.table import Table
+from rich.text import Text
 
 from sen2pro.cli.options import load
 from sen2pro.cli.terminal import Console
@@ -12,7 +13,9 @@ from sen2pro.cli.terminal import Console
 
 def run(model: str, *, trust_remote_code: bool, allow_pickle: bool) -> None:
     """Print layers, dropout sites and rates, pooling, geometry, and whether the model can be sampled."""
-    loaded = load(model, uncertainty="data", trust_remote_code=trust_remote_code, allow_pickle=allow_pickle)
+    permissions = {"trust_remote_code": trust_remote_code, "allow_pickle": allow_pickle}
+    loaded = load(model=model, uncertainty="data", **permissions)
+    head = loaded.find_head()
     encoder = loaded.encoder
     config = encoder.network.config
     parameters = sum(p.numel() for p in encoder.network.parameters())
@@ -31,4 +34,6 @@ def run(model: str, *, trust_remote_code: bool, allow_pickle: bool) -> None:
     table.add_row("vocabulary", f"{len(encoder.vocabulary)} whole words for edits")
     table.add_row("model uncertainty", "can be sampled" if any(s.rate for s in encoder.sites) else silent)
     table.add_row("data uncertainty", "can be sampled" if encoder.vocabulary else "needs a vocabulary of your own")
+    one_pass = f"{head}" if head else "no head yet; sen2pro distill fits one in minutes"
+    table.add_row("one-pass", Text(one_pass))
     Console().print(table)

@@ -5,19 +5,59 @@ from __future__ import annotations
 import re
 import reprlib
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import fields
+from functools import wraps
+from inspect import Parameter, Signature, signature
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from sen2pro.errors import Sen2ProError, Sen2ProWarning, TruncationWarning
+from sen2pro.settings import Settings
 
 if TYPE_CHECKING:
     from sen2pro.gaussian import Gaussian
     from sen2pro.model import Sen2Pro
 
-Model = Annotated[str, typer.Option("--model", "-m", help="Hub id or folder of the encoder.")]
+_FIELDS = {each.name: each for each in fields(Settings)}
+NAMES = tuple(name for name, each in _FIELDS.items() if each.metadata["help"])
+
+
+def option(name: str) -> Any:
+    """Return the annotation of a setting as an option of the command line."""
+    about = _FIELDS[name].metadata
+    kind = about["kind"] if _FIELDS[name].default is not None else about["kind"] | None
+    return Annotated[kind, typer.Option(*about["flags"], help=about["help"])]
+
+
+def with_settings(*only: str, without: Sequence[str] = ()) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command the options of `Settings` (all, or some); it gets them as its argument `settings`."""
+    names = [name for name in only or NAMES if name not in without]
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        @wraps(command)
+        def run(**given: Any) -> None:
+            settings = {name: given.pop(name) for name in names}
+            if "samples" in settings:
+                settings["samples"] = parse_samples(settings["samples"])
+            command(**given, settings=settings)
+
+        own = [each for each in signature(command, eval_str=True).parameters.values() if each.name != "settings"]
+        added = [Parameter(name, Parameter.KEYWORD_ONLY, default=_FIELDS[name].default, annotation=option(name))
+                 for name in names]  # fmt: skip
+        parameters = [each.replace(kind=Parameter.KEYWORD_ONLY) for each in own] + added
+        run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+        run.__annotations__ = {each.name: each.annotation for each in parameters}
+        return run
+
+    return decorate
+
+
+Model, Samples, HeadFolder = option("model"), option("samples"), option("head")
+Dropout, Device, Seed = option("dropout"), option("device"), option("seed")
+TrustRemoteCode, AllowPickle = option("trust_remote_code"), option("allow_pickle")
 Column = Annotated[
     str | None,
     typer.Option("--column", "-c", help="Column with the sentences. (default: text, sentence or the only one)"),
@@ -26,51 +66,23 @@ LongestLine = Annotated[
     int,
     typer.Option("--longest-line", help="Most bytes that a line, or a field of a table, may have.", min=1),
 ]
-Method = Annotated[
-    str,
-    typer.Option(help="sampling (the paper's), one-pass (a head predicts) or shrinkage (few samples and the head)."),
-]
-HeadFolder = Annotated[
-    str | None, typer.Option("--head", help="Folder of a head. (default: the model's own or the one that comes along)")
-]
-Samples = Annotated[str, typer.Option(help="Samples of each uncertainty: one number, or MODEL+DATA as in 15+15.")]
-Uncertainty = Annotated[str, typer.Option(help="both, model (MC dropout) or data (word edits).")]
-Combine = Annotated[str, typer.Option(help="How the two are joined: individual or unified.")]
-Pooling = Annotated[str | None, typer.Option(help="mean, cls or first-last-avg. (default: the model's own)")]
-Normalize = Annotated[
-    bool | None,
-    typer.Option("--normalize/--no-normalize", help="Unit sphere or raw vectors. (default: as the model is made)"),
-]
-Dropout = Annotated[float | None, typer.Option(help="Dropout rate for all of the network. (default: its own rates)")]
-Seed = Annotated[int, typer.Option(help="Makes the result reproducible.")]
-Device = Annotated[str | None, typer.Option(help="cpu, cuda, mps. (default: the best there is)")]
-TrustRemoteCode = Annotated[bool, typer.Option("--trust-remote-code", help="Let the model's own Python code run.")]
-AllowPickle = Annotated[bool, typer.Option("--allow-pickle", help="Read weights in pickle format, which can run code.")]
 
 
-def load(model: str, *, samples: str = "15", **settings: Any) -> Sen2Pro:
-    """Load a model quietly: no bars and no advice of the libraries underneath."""
-    numbers = parse_samples(samples)
-    quiet()
+def load(**settings: Any) -> Sen2Pro:
+    """Load a model."""
     from sen2pro.model import Sen2Pro
 
-    return Sen2Pro(model, samples=numbers, **settings)
+    return Sen2Pro(**settings)
 
 
-def quiet() -> None:
-    """Switch off the bars and the advice of the libraries underneath."""
-    from transformers.utils import logging
-
-    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
-    logging.set_verbosity_error()  # type: ignore[no-untyped-call]
-
-
-def parse_samples(text: str) -> int | tuple[int, int]:
-    """Read `15` or `15+30`.
+def parse_samples(text: str | None) -> int | tuple[int, int] | None:
+    """Read `15` or `15+30`; None is the default of whoever asks.
 
     >>> parse_samples("15"), parse_samples("15+30")
     (15, (15, 30))
     """
+    if text is None:
+        return None
     parts = [part.strip() for part in text.split("+")]
     if len(parts) > 2 or not all(re.fullmatch("[0-9]{1,9}", part) for part in parts):
         raise typer.BadParameter(
@@ -101,7 +113,7 @@ def together(gathered: list[Sen2ProWarning], total: int) -> list[Sen2ProWarning]
 
 def need_head(model: Sen2Pro) -> None:
     """Refuse to shrink without a head: the prior would come from whatever sentences are in memory together."""
-    if model.method == "shrinkage" and model.head is None:
+    if model.depends_on_batch:
         raise Sen2ProError(
             f"there is no head for {model.encoder.name} with these settings to shrink towards; fit one with sen2pro "
             "distill and pass it with --head"
@@ -114,7 +126,7 @@ def far(gaussian: Gaussian) -> int:
 
 
 def far_notes(count: int, total: int) -> list[Sen2ProWarning]:
-    """Say so."""
+    """Warn that the head does not know text like this."""
     text = (
         f"{count} of {total} sentences are far from all that the head was fitted on (coverage below 0.01); sample them "
         "(--method sampling), or fit a head on text like this (sen2pro distill)"
@@ -124,9 +136,9 @@ def far_notes(count: int, total: int) -> list[Sen2ProWarning]:
 
 def report(gathered: list[Sen2ProWarning], signature: object) -> None:
     """Print each warning once, and the signature, below a result."""
-    from sen2pro.cli.terminal import Console
+    from sen2pro.cli.terminal import Console, in_flags
 
     console = Console()
     for text in dict.fromkeys(map(str, gathered)):
-        console.print(f"note: {text}", style="yellow", markup=False, highlight=False)
+        console.print(f"note: {in_flags(text)}", style="yellow", markup=False, highlight=False)
     console.print(f"signature: {signature}", style="dim", markup=False, highlight=False, soft_wrap=True)

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 
 from sen2pro.checks import is_blank
-from sen2pro.cli.inputs import Record, Source
 from sen2pro.cli.options import load, need_head, notes, report
 from sen2pro.cli.terminal import Console
 from sen2pro.errors import Sen2ProError, one_of
-from sen2pro.evaluation.metrics import needs_model
 from sen2pro.files.atomic import write_text
+from sen2pro.files.sentences import Record, Source
 from sen2pro.files.text import LONGEST_LINE, check_path
+from sen2pro.metrics import needs_model
 
 if TYPE_CHECKING:
-    from sen2pro.evaluation.score import Score
+    from sen2pro.metrics.score import Score
 
 
 class _PairedSource(Source):
@@ -43,7 +43,7 @@ def run(
     settings: dict[str, Any],
 ) -> None:
     """Score `candidates` against `references`; all that can be wrong with either is said before a model is loaded."""
-    from sen2pro.evaluation.score import score
+    from sen2pro.metrics.score import score
 
     names = list(dict.fromkeys(name.strip() for name in metrics.split(",") if name.strip()))
     needed = [needs_model(name) for name in names]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import threading
 from collections.abc import Iterator
@@ -22,6 +23,25 @@ _STOPPING = ("SIGTERM", "SIGHUP")
 def printable(text: str) -> str:
     """Return a text that does nothing to a terminal but appear on it: control codes become letters."""
     return text.translate(_CONTROL).encode("utf-8", "backslashreplace").decode()
+
+
+_ARGUMENT = re.compile(r"\b([a-z][a-z_]+)=('[^']*'|\.\.\.|[\w.]+)")
+_COLUMNS = re.compile(r"unknown ((?:id_|label_)?column) in ")
+
+
+def in_flags(text: str) -> str:
+    """Turn the arguments that an error of the library names into options of the command line.
+
+    >>> in_flags("pass trust_remote_code=True, or method='sampling'")
+    'pass --trust-remote-code, or --method sampling'
+    """
+
+    def flag(match: re.Match[str]) -> str:
+        name, value = match[1].replace("_", "-"), match[2].strip("'")
+        return f"--{name}" if value in ("True", "...") else f"--no-{name}" if value == "False" else f"--{name} {value}"
+
+    text = _COLUMNS.sub(lambda match: f"unknown --{match[1].replace('_', '-')} in ", text)
+    return _ARGUMENT.sub(flag, text)
 
 
 class _Printable(RenderHook):

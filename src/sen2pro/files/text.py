@@ -77,7 +77,7 @@ def lines(file: IO[bytes], name: str, longest: int = LONGEST_LINE) -> Iterator[t
             if len(line) > longest and not line.endswith(b"\n"):
                 raise Sen2ProError(
                     f"{name}, line {number}: longer than {longest:,} bytes; is this a file of lines? A longer one can "
-                    "be allowed: longest_line=... (--longest-line)"
+                    "be allowed: longest_line=..."
                 )
             try:
                 text = line.decode("utf-8-sig" if number == 1 else "utf-8")

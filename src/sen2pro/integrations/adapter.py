@@ -9,9 +9,10 @@ import numpy as np
 
 from sen2pro.distances import METRICS
 from sen2pro.errors import Sen2ProError, one_of
-from sen2pro.gaussian import Array, Gaussian
+from sen2pro.gaussian import Gaussian
 from sen2pro.model import Sen2Pro
 from sen2pro.progress import Show
+from sen2pro.types import Array
 
 if TYPE_CHECKING:
     import torch

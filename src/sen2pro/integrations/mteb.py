@@ -10,9 +10,9 @@ from types import ModuleType
 from typing import Any
 
 from sen2pro.errors import Sen2ProError
-from sen2pro.gaussian import Array
 from sen2pro.integrations.adapter import GaussianArrays
 from sen2pro.model import Sen2Pro
+from sen2pro.types import Array
 
 
 class MTEBModel(GaussianArrays):

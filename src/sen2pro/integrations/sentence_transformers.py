@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from sentence_transformers.sentence_transformer.evaluation import EmbeddingSimilarityEvaluator
 
 from sen2pro.errors import Sen2ProError
-from sen2pro.evaluation.statistics import pearson, spearman
-from sen2pro.gaussian import Array
 from sen2pro.integrations.adapter import GaussianArrays
+from sen2pro.metrics.statistics import pearson, spearman
+from sen2pro.types import Array
 
 if TYPE_CHECKING:
     import torch

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
-from sen2pro.sampling.keys import key
+from sen2pro.encoder.keys import key
 
 Words = list[str]
 
@@ -96,17 +96,3 @@ def _drawer(number: int) -> Callable[[int], int]:
 def is_unspaced(sentence: str) -> bool:
     """Tell whether a text is one word to the edits because its script has no spaces."""
     return len(sentence.split()) == 1 and bool(_UNSPACED.search(sentence))
-
-
-def whole_words(tokens: Sequence[str], to_text: Callable[[str], str]) -> list[str]:
-    """Pick the whole words (of letters and digits) out of a tokenizer's vocabulary.
-
-    Word pieces mark a continuation (`##ing`); SentencePiece and byte-level BPE mark the start of a word
-    (`▁word`, `Ġword`).
-    """
-    marker = next((m for m in ("▁", "Ġ") if sum(t.startswith(m) for t in tokens) > len(tokens) // 10), "")
-    if marker:
-        candidates = [to_text(t) for t in tokens if t.startswith(marker)]
-    else:
-        candidates = [t.removesuffix("</w>") for t in tokens if not t.startswith("##")]
-    return list(dict.fromkeys(w for w in map(str.strip, candidates) if w.isalnum()))

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sen2pro.gaussian import Array
-from sen2pro.sampling.dropout import Tokens
+from sen2pro.encoder.dropout import Tokens
 from sen2pro.sampling.edits import edit
+from sen2pro.types import Array
 
 if TYPE_CHECKING:
-    from sen2pro.encoder import Encoder
+    from sen2pro.encoder.encoder import Encoder
 
 _WINDOW = 1024  # passes prepared and sorted by length together: bounds the memory, whatever n and N
 Rows = list[tuple[int, int]]  # (sentence index, sample number)

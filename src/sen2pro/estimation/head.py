@@ -1,0 +1,422 @@
+"""One pass instead of thirty: a linear head that reads mean and variance off the states of a plain forward pass.
+
+What it predicts is what sampling would give in the limit of many samples, separately for model and data uncertainty:
+the shift of the mean away from the plain vector, and the variance of each dimension. `distill.py` fits it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, fields
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sen2pro.checks import SOURCES
+from sen2pro.errors import Sen2ProError, some
+from sen2pro.estimation.shrinkage import Strength
+from sen2pro.files import documents, tensors
+from sen2pro.files.atomic import replacing
+from sen2pro.files.documents import (
+    ANY_NUMBER,
+    COUNT,
+    NULL,
+    NUMBER,
+    TEXT,
+    WHOLE,
+    either,
+    list_of,
+    mapping,
+    one_of_texts,
+    record,
+)
+from sen2pro.files.text import check_path
+from sen2pro.sampling.states import States
+from sen2pro.signature import Signature
+from sen2pro.types import Array, Array64
+
+CONFIG, TENSORS = "sen2pro_head.json", "sen2pro_head.safetensors"
+# What a model must agree on with the one that a head was fitted for.
+_SPACE = ("hash", "pooling", "geometry", "whitening", "dropout", "edits")
+_SHIPPED = Path(__file__).parents[1] / "heads"
+
+_LARGEST_LOG = (
+    80.0  # of a variance: float32 holds it; only text unlike any of the corpus comes near, and `coverage` says so
+)
+
+TRANSFORMS: dict[
+    str, tuple[Callable[[Any], Any], Callable[[Any], Any]]
+] = {  # name -> (variance to what is predicted, back)
+    "log": (np.log, lambda y: np.exp(np.minimum(y, _LARGEST_LOG))),
+    "root": (np.sqrt, lambda y: np.maximum(y, 0.0) ** 2),
+}
+
+
+def basis(scalars: Array64) -> Array64:
+    """Return the terms that a head fits without penalty: smooth functions of length and norm."""
+    t, w, s = scalars.T
+    return np.stack(
+        [np.ones_like(t), t, t**2, t**3, np.exp(-t), w, w**2, np.exp(-w), s, s**2, s * t], axis=1
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class Linear:
+    """basis @ terms + features @ states @ directions: (n, k)."""
+
+    layers: tuple[int, ...] | None
+    terms: Array  # (b, k)
+    states: Array  # (F, r)
+    directions: Array  # (r, k)
+    transform: str = ""
+
+    def __call__(self, states: States, scalars: Array64) -> Array64:
+        """Predict for n sentences."""
+        result = basis(scalars) @ self.terms
+        if self.layers is not None and self.states.shape[1]:
+            features = states.features(self.layers)
+            _check_width(features, self.states)
+            result = result + features @ self.states @ self.directions
+        return np.asarray(result)
+
+
+@dataclass(frozen=True, eq=False)
+class Coverage:
+    """How far a sentence is from those a head was fitted on: a Gaussian of low rank, and how far out others were."""
+
+    layers: tuple[int, ...]
+    centre: Array  # (F,)
+    scale: Array  # (F,)
+    axes: NDArray[np.float16]  # (F, q)
+    spread: Array  # (q,), standard deviation along the axes
+    rest: float  # standard deviation of all that is left
+    low: Array  # (3,), bounds of the scalars
+    high: Array
+    distances: Array  # sorted, of sentences that were not fitted on
+
+    def features(self, states: States) -> Array64:
+        """Return all that a head may read; layers below the last tell strange words from strange topics."""
+        return np.concatenate([states.features(self.layers), states.scalars()], axis=1)
+
+    def distance(self, states: States) -> Array64:
+        """Return (n,) squared distances in standard deviations, per dimension."""
+        features = self.features(states)
+        _check_width(features, self.centre)
+        z = (features - self.centre) / self.scale
+        along = z @ self.axes
+        rest = np.maximum((z**2).sum(axis=1) - (along**2).sum(axis=1), 0) / self.rest**2
+        return np.asarray((((along / self.spread) ** 2).sum(axis=1) + rest) / z.shape[1])
+
+    def __call__(self, states: States) -> Array:
+        """Return the share of held-out sentences that were at least as far out; 0 beyond the lengths fitted on."""
+        further = len(self.distances) - np.searchsorted(self.distances, self.distance(states).astype(np.float32))
+        share = (further + 1) / (len(self.distances) + 1)
+        lengths = states.scalars()[:, :2]
+        inside = ((lengths >= self.low[:2] - 1e-6) & (lengths <= self.high[:2] + 1e-6)).all(axis=1)
+        return np.asarray(np.where(inside, share, 0.0), np.float32)
+
+
+def _check_width(features: Array64, weights: Array) -> None:
+    if features.shape[1] != len(weights):
+        raise Sen2ProError(
+            f"this head reads {len(weights)} numbers of a sentence, but the network gives {features.shape[1]}: it was "
+            "made for another network"
+        )
+
+
+def on_sphere(mean: Array64, variance: Array64) -> Array64:
+    """Give means the length that samples of length 1 leave them: |mean|^2 + total variance = 1.
+
+    A head predicts variances far better than the length of the mean, which says how much the samples agree.
+
+    >>> on_sphere(np.array([[2.0, 0.0]]), np.array([[0.3, 0.06]]))
+    array([[0.8, 0. ]])
+    """
+    length = np.sqrt(np.maximum(1 - variance.sum(axis=-1, keepdims=True), 0.0))
+    return np.asarray(mean * length / np.maximum(np.linalg.norm(mean, axis=-1, keepdims=True), 1e-12))
+
+
+def _figure(value: float) -> str:
+    """Print an R2; how far it is below 0 says little, since it is a share of what may be next to nothing."""
+    return "unknown" if np.isnan(value) else "below 0" if value < 0 else f"{value:.2f}"
+
+
+class Prediction(NamedTuple):
+    """What a head says of one kind of uncertainty."""
+
+    shift: Array64  # (n, k), of the mean away from the plain vector
+    variance: Array64  # (n, k)
+
+
+@dataclass(frozen=True, eq=False)
+class Head:
+    """A fitted head: predicts, knows what it was made for and from, and how far it can be trusted.
+
+    Examples
+    --------
+    >>> from sen2pro import Sen2Pro
+    >>> model = Sen2Pro("all-MiniLM-L6-v2", method="one-pass")  # with the head that comes along
+    >>> model.head.quality["model"]["variance per dimension"] > 0.5  # R2 on sentences it was not fitted on
+    True
+    """
+
+    space: dict[str, str]
+    corpus: dict[str, Any]  # hash, size
+    teacher: dict[str, Any]  # samples, seed, prompt, version
+    quality: dict[str, dict[str, float]]  # R2 on held-out sentences; NaN: unknown, below 0: worse than a constant
+    shifts: dict[str, Linear]
+    variances: dict[str, Linear]
+    errors: dict[str, Array]  # variance of the shift's error, (k,)
+    live: dict[str, NDArray[np.bool_]]  # dimensions that vary at all, (k,)
+    strengths: dict[str, Strength]
+    coverage: Coverage
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The kinds of uncertainty that it predicts."""
+        return tuple(self.variances)
+
+    @property
+    def dim(self) -> int:
+        """The number of dimensions of the Gaussians that it predicts."""
+        return len(next(iter(self.live.values())))
+
+    @property
+    def layers(self) -> tuple[int, ...]:
+        """The hidden states that it reads."""
+        maps: list[Linear | Coverage] = [*self.shifts.values(), *self.variances.values(), self.coverage]
+        return tuple(sorted({i for linear in maps for i in linear.layers or ()}))
+
+    @cached_property
+    def hash(self) -> str:
+        """Eight hex digits over all numbers in it."""
+        digest = hashlib.sha256()
+        for name, array in sorted(self._tensors().items()):
+            digest.update(name.encode() + np.ascontiguousarray(array).tobytes())
+        return digest.hexdigest()[:8]
+
+    def __str__(self) -> str:
+        """Say which head this is, in a signature."""
+        teacher = f"{self.teacher['samples']}, seed {self.teacher['seed']}"
+        return f"head {self.hash}, corpus {self.corpus['hash']} of {self.corpus['size']}, teacher {teacher}"
+
+    def report(self) -> str:
+        """Say how good the head is on sentences that it was not fitted on, in a few lines."""
+        lines = [f"{self}", "R2 on held-out sentences, the noise of their own samples taken out:"]
+        for source, found in self.quality.items():
+            figures = ", ".join(f"{name} {_figure(value)}" for name, value in found.items())
+            lines.append(f"  {source:5s} {figures}; worth {self.strengths[source].samples:.0f} samples")
+        if any(np.isnan(value) for found in self.quality.values() for value in found.values()):
+            lines.append(f"unknown: cannot be told from {self._taught()}")
+        return "\n".join([*lines, *([self.flaw] if self.flaw else [])])
+
+    @property
+    def flaw(self) -> str:
+        """What is wrong with a head that is worse than a constant, and what to do; empty for any other.
+
+        A constant gives all sentences the same variances, the average of those that the head was fitted on. A head is
+        worse if its error on the held-out sentences is the larger one, in the variance per dimension or in the total
+        variance, of any kind of uncertainty: an R2 below 0. Both errors are measured against the same samples, so the
+        noise of the samples cancels, and the sign of R2 is often known where its size is not: if the head's error is
+        larger by more than the standard error of the difference. An R2 that is known to 0.25 counts by its sign
+        alone, so chance decides only about heads with an R2 near 0, which are of little use anyway.
+        """
+        worse = {
+            source: [name for name, value in found.items() if "variance" in name and value < 0]
+            for source, found in self.quality.items()
+        }
+        where = "; ".join(f"{source}: {', '.join(names)}" for source, names in worse.items() if names)
+        if not where:
+            return ""
+        return (
+            "this head is worse than a constant: the same variances for every sentence would be nearer to those of "
+            f"many samples ({where}); fit a head on more sentences, or more samples, than {self._taught()}"
+        )
+
+    def _taught(self) -> str:
+        return f"{self.corpus['size']} sentences with {self.teacher['samples']} samples each"
+
+    def predict(self, states: States, source: str) -> Prediction:
+        """Return shift and variance of each sentence."""
+        # A polynomial of the length is worth nothing beyond the lengths it was fitted on.
+        scalars = np.clip(states.scalars(), self.coverage.low, self.coverage.high)
+        linear = self.variances[source]
+        variance = TRANSFORMS[linear.transform][1](linear(states, scalars))
+        return Prediction(self.shifts[source](states, scalars), np.where(self.live[source], variance, 0.0))
+
+    def misfits(self, signature: Signature) -> list[str]:
+        """Name the settings in which a model differs from the one that this head was fitted for."""
+        return _misfits(self.space, signature)
+
+    def save(self, folder: str | Path) -> None:
+        """Write the numbers as safetensors, and what they are as JSON next to them."""
+        from safetensors.numpy import save_file
+
+        folder = Path(folder)
+        config = {
+            "space": self.space,
+            "corpus": self.corpus,
+            "teacher": self.teacher,
+            "quality": self.quality,
+            "hash": self.hash,
+            "strengths": {source: asdict(strength) for source, strength in self.strengths.items()},
+            "rest": self.coverage.rest,
+            "layers": {"coverage": self.coverage.layers, **{name: linear.layers for name, linear in self._maps()}},
+            "transforms": {name: linear.transform for name, linear in self._maps()},
+        }
+        folder.mkdir(parents=True, exist_ok=True)
+        with replacing(folder / TENSORS) as temporary:
+            save_file({name: np.ascontiguousarray(array) for name, array in self._tensors().items()}, temporary)
+        documents.write(folder / CONFIG, config)
+
+    @classmethod
+    def load(cls, folder: str | Path) -> Head:
+        """Read what `save` wrote; a folder that somebody else wrote is checked before it is used."""
+        folder = check_path(folder)
+        for name in (CONFIG, TENSORS):
+            if not (folder / name).is_file():
+                raise Sen2ProError(f"there is no head in {folder}: {name} is missing")
+        config = documents.read(folder / CONFIG, _check_config)
+        found = tensors.read(folder / TENSORS, _expected(config))
+        _check_shapes(found, config, folder / TENSORS)
+        head = cls._from(config, found)
+        if head.hash != config["hash"]:
+            raise Sen2ProError(f"the head in {folder} is damaged: its numbers do not have the hash that {CONFIG} says")
+        return head
+
+    @classmethod
+    def _from(cls, config: Mapping[str, Any], numbers: Mapping[str, Any]) -> Head:
+        def linear(name: str) -> Linear:
+            layers = config["layers"][name]
+            return Linear(
+                None if layers is None else tuple(layers),
+                **{part: numbers[f"{name}.{part}"] for part in _PARTS},
+                transform=config["transforms"][name],
+            )
+
+        sources = list(config["strengths"])
+        return cls(
+            space=config["space"],
+            corpus=config["corpus"],
+            teacher=config["teacher"],
+            quality=config["quality"],
+            shifts={source: linear(f"{source}.shift") for source in sources},
+            variances={source: linear(f"{source}.variance") for source in sources},
+            errors={source: numbers[f"{source}.error"] for source in sources},
+            live={source: numbers[f"{source}.live"] for source in sources},
+            strengths={source: Strength(**config["strengths"][source]) for source in sources},
+            coverage=Coverage(
+                layers=tuple(config["layers"]["coverage"]),
+                rest=config["rest"],
+                **{name: numbers[f"coverage.{name}"] for name in _COVERAGE},
+            ),
+        )
+
+    def _maps(self) -> Iterator[tuple[str, Linear]]:
+        for source in self.sources:
+            yield f"{source}.shift", self.shifts[source]
+            yield f"{source}.variance", self.variances[source]
+
+    def _tensors(self) -> dict[str, Any]:
+        found = {f"coverage.{name}": getattr(self.coverage, name) for name in _COVERAGE}
+        for name, linear in self._maps():
+            found |= {f"{name}.{part}": getattr(linear, part) for part in _PARTS}
+        for source in self.sources:
+            found |= {f"{source}.error": self.errors[source], f"{source}.live": self.live[source]}
+        return found
+
+
+_COVERAGE = ("centre", "scale", "axes", "spread", "low", "high", "distances")
+_PARTS = ("terms", "states", "directions")
+_BASIS = basis(np.zeros((1, 3))).shape[1]
+_CONFIG = record(
+    {
+        "space": record(dict.fromkeys(("model", *_SPACE), TEXT)),
+        "corpus": record({"hash": TEXT, "size": COUNT}),
+        "teacher": record({"samples": TEXT, "seed": WHOLE, "version": TEXT}, {"prompt": TEXT}),
+        "quality": mapping(mapping(either(NULL, ANY_NUMBER))),  # null where it cannot be known
+        "hash": TEXT,
+        "strengths": mapping(record({field.name: ANY_NUMBER for field in fields(Strength)})),
+        "rest": NUMBER,
+        "layers": mapping(either(NULL, list_of(COUNT))),
+        "transforms": mapping(one_of_texts("", *TRANSFORMS)),
+    }
+)
+
+
+def _names(config: Mapping[str, Any]) -> list[str]:
+    return [f"{source}.{kind}" for source in config["strengths"] for kind in ("shift", "variance")]
+
+
+def _check_config(config: Any, place: str) -> None:
+    _CONFIG(config, place)
+    sources, names = set(config["strengths"]), _names(config)
+    if not sources or not sources <= set(SOURCES):
+        raise Sen2ProError(f"{place}: 'strengths' must be of {' or '.join(SOURCES)}, not of {some(sorted(sources))}")
+    for key, wanted in (("layers", {"coverage", *names}), ("transforms", set(names)), ("quality", sources)):
+        if set(config[key]) != wanted:
+            raise Sen2ProError(f"{place}: {key!r} must have the keys {some(sorted(wanted))}")
+    if config["layers"]["coverage"] is None or any(not config["transforms"][n] for n in names if "variance" in n):
+        raise Sen2ProError(f"{place}: the layers of 'coverage' or a transform of the variances are missing")
+    strengths = [Strength(**strength) for strength in config["strengths"].values()]
+    if config["rest"] <= 0 or any(not min(s.dof, s.efficiency, s.level, s.level_noise) >= 0 for s in strengths):
+        raise Sen2ProError(f"{place}: 'rest' must be above 0, and no number of 'strengths' below 0")
+
+
+def _expected(config: Mapping[str, Any]) -> dict[str, tensors.Expected]:
+    """Return what the tensors of a head must be, from what its configuration says."""
+    flat, table = tensors.Expected("F32", 1), tensors.Expected("F32", 2)
+    return {
+        **{f"coverage.{name}": flat for name in _COVERAGE},
+        "coverage.axes": tensors.Expected("F16", 2),
+        **{f"{name}.{part}": table for name in _names(config) for part in _PARTS},
+        **{f"{source}.error": flat for source in config["strengths"]},
+        **{f"{source}.live": tensors.Expected("BOOL", 1) for source in config["strengths"]},
+    }
+
+
+def _check_shapes(found: Mapping[str, NDArray[Any]], config: Mapping[str, Any], path: Path) -> None:
+    """Refuse numbers that cannot be multiplied with each other, or that no fit would give."""
+    k = len(found[f"{next(iter(config['strengths']))}.live"])
+    width, axes = len(found["coverage.centre"]), found["coverage.axes"].shape[1]
+    wanted: dict[str, tuple[int, ...]] = {
+        "coverage.scale": (width,), "coverage.axes": (width, axes), "coverage.spread": (axes,),
+        "coverage.low": (3,), "coverage.high": (3,),
+        **{f"{source}.{name}": (k,) for source in config["strengths"] for name in ("error", "live")},
+    }  # fmt: skip
+    for name in _names(config):
+        rank = found[f"{name}.states"].shape[1]
+        wanted |= {f"{name}.terms": (_BASIS, k), f"{name}.directions": (rank, k)}
+    for name, shape in wanted.items():
+        if found[name].shape != shape:
+            raise Sen2ProError(f"{path}: {name!r} must have shape {list(shape)}, not {list(found[name].shape)}")
+    for name in ("coverage.scale", "coverage.spread"):
+        if not (found[name] > 0).all():
+            raise Sen2ProError(f"{path}: the numbers of {name!r} must be above 0")
+
+
+def _misfits(space: Mapping[str, str], signature: Signature) -> list[str]:
+    wanted = {name: getattr(signature, name) for name in _SPACE}
+    unused = {"data": "dropout", "model": "edits"}.get(signature.uncertainty)  # one kind alone needs only its own
+    return [
+        f"{name} {space[name]!r} against {value!r}"
+        for name, value in wanted.items()
+        if space[name] != value and name != unused
+    ]
+
+
+def space_of(signature: Signature) -> dict[str, str]:
+    """Return what a head must know of the model it is fitted for."""
+    return {name: getattr(signature, name) for name in ("model", *_SPACE)}
+
+
+def shipped(signature: Signature) -> Head | None:
+    """Return the head that comes with the package for this model and geometry, if there is one."""
+    for path in sorted(_SHIPPED.glob(f"*/{CONFIG}")):
+        if not _misfits(documents.load(path)["space"], signature):
+            return Head.load(path.parent)
+    return None

@@ -1,0 +1,136 @@
+"""Stage 3, estimation: samples become a mean and a covariance (Eq. 4), kept diagonal, banded or full."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sen2pro.arrays import check_numbers
+from sen2pro.checks import check_text
+from sen2pro.errors import Sen2ProError, one_of, shown
+from sen2pro.estimation.shrinkage import shrunk_to_batch
+from sen2pro.settings import COMBINATIONS
+from sen2pro.types import Array64
+
+ESTIMATORS = ("diagonal", "shrinkage", "banded(b)", "full")
+
+
+def estimate(samples: NDArray[Any], estimator: str = "diagonal") -> tuple[Array64, Array64]:
+    """Estimate mean and covariance from samples; the covariance divides by N, as Eq. 4 does.
+
+    Parameters
+    ----------
+    samples
+        (..., N, k), for instance what `Sen2Pro.sample` returns.
+    estimator
+        `diagonal` (the paper's banding estimator, the default), `shrinkage` (of samples (n, N, k): each variance is
+        drawn towards what the sentences of the batch have in common, see `shrinkage.py`; divides by N - 1),
+        `banded(b)` (keeps entries with |i-j| <= b) or `full` (the paper's SCE).
+
+    Returns
+    -------
+    mean, covariance
+        (..., k), and (..., k) for `diagonal`, `shrinkage` and `banded(0)`, (..., k, k) otherwise.
+
+    Examples
+    --------
+    >>> samples = np.array([[0.0, 0.0], [2.0, 2.0]])
+    >>> mean, variance = estimate(samples)
+    >>> mean, variance
+    (array([1., 1.]), array([1., 1.]))
+    >>> estimate(samples, "full")[1]
+    array([[1., 1.],
+           [1., 1.]])
+    """
+    band = re.fullmatch(r"banded\(([0-9]{1,9})\)", check_text("estimator", estimator))
+    if not band:
+        if estimator.startswith("banded("):
+            raise Sen2ProError(f"give the number of bands, for instance 'banded(3)', not {shown(estimator)}")
+        one_of("estimator", estimator, ESTIMATORS)
+    samples = check_numbers("samples", samples, axes=("sentence", "sample", "dimension"))
+    if samples.ndim < 2 or 0 in samples.shape[-2:]:
+        raise Sen2ProError(f"samples must have shape (..., N, k) with N > 0 and k > 0, not {samples.shape}")
+    shifted, mean = _centred(samples)
+    if estimator in ("diagonal", "banded(0)"):
+        return mean, np.asarray((shifted**2).mean(axis=-2))
+    if estimator == "shrinkage":
+        count = samples.shape[-2]
+        if count < 2:
+            raise Sen2ProError("shrinkage takes at least 2 samples of each sentence")
+        return mean, shrunk_to_batch((shifted**2).sum(axis=-2) / (count - 1), count)
+    covariance = np.swapaxes(shifted, -1, -2) @ shifted / samples.shape[-2]
+    if band:
+        distance = np.abs(np.subtract.outer(np.arange(samples.shape[-1]), np.arange(samples.shape[-1])))
+        covariance = np.where(distance <= int(band[1]), covariance, 0.0)
+    return mean, covariance
+
+
+def _centred(samples: NDArray[Any]) -> tuple[Array64, Array64]:
+    """Return the samples less their mean, and the mean, in float64.
+
+    The first sample is taken off before averaging, so that identical samples centre to exactly 0.
+    """
+    first = samples[..., :1, :].astype(np.float64)
+    shifted = samples - first
+    offset = shifted.mean(axis=-2, keepdims=True)
+    return shifted - offset, (first + offset)[..., 0, :]
+
+
+class Moments:
+    """Running mean and variance of n sentences, fed sample by sample: memory does not grow with N.
+
+    Parallel form of Welford's algorithm (Chan et al., 1979) in float64.
+
+    >>> moments = Moments(sentences=1, dim=1)
+    >>> moments.update(np.array([0, 0]), np.array([[1.0], [3.0]]))
+    >>> moments.update(np.array([0]), np.array([[5.0]]))
+    >>> moments.mean, moments.variance  # of 1, 3, 5
+    (array([[3.]]), array([[2.66666667]]))
+    """
+
+    def __init__(self, sentences: int, dim: int) -> None:
+        self.count = np.zeros((sentences, 1))
+        self.mean: Array64 = np.zeros((sentences, dim))
+        self._squares: Array64 = np.zeros((sentences, dim))
+
+    def update(self, index: NDArray[np.int64], samples: NDArray[Any]) -> None:
+        """Add samples (r, k) of the sentences `index` (r,); equal indices must stand together."""
+        starts = np.flatnonzero(np.diff(index, prepend=-1))
+        sentence, count = index[starts], np.diff(starts, append=len(index))[:, None]
+        first = samples[starts].astype(np.float64)
+        shifted = samples - np.repeat(first, count[:, 0], axis=0)  # identical samples become exact zeros
+        offset = np.add.reduceat(shifted, starts) / count
+        squares = np.add.reduceat((shifted - np.repeat(offset, count[:, 0], axis=0)) ** 2, starts)
+
+        before, total = self.count[sentence], self.count[sentence] + count
+        delta = first + offset - self.mean[sentence]
+        self._squares[sentence] += squares + delta**2 * (before * count / total)
+        self.mean[sentence] += np.where(before == 0, delta, delta * (count / total))
+        self.count[sentence] = total
+
+    @property
+    def variance(self) -> Array64:
+        """Population variance (n, k); 0 where there is no sample."""
+        return np.asarray(self._squares / np.maximum(self.count, 1))
+
+
+def combine(
+    estimates: Sequence[tuple[NDArray[Any], NDArray[Any]]], counts: Sequence[int], how: str
+) -> tuple[Array64, Array64]:
+    """Join the (mean, variance) of model and data uncertainty, estimated from `counts` samples each.
+
+    `individual` averages the estimates, `unified` pools the samples. (The paper writes the pool as an intersection of
+    two sets of samples, which is always empty; the union is what can be meant.) One estimate alone stays as it is.
+    """
+    one_of("combine", check_text("combine", how), COMBINATIONS)
+    weights = np.ones(len(counts)) if how == "individual" else np.asarray(counts, np.float64)
+    weights = weights / weights.sum()
+    mean = sum((w * m for w, (m, _) in zip(weights, estimates, strict=True)), np.zeros(()))
+    variance = sum((w * v for w, (_, v) in zip(weights, estimates, strict=True)), np.zeros(()))
+    if how == "unified":
+        variance = variance + sum(w * (m - mean) ** 2 for w, (m, _) in zip(weights, estimates, strict=True))
+    return np.asarray(mean), np.asarray(variance)

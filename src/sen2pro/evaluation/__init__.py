@@ -1,1 +1,0 @@
-"""Evaluation: the tables and figures of the paper, and its metrics for your own text."""

@@ -1,0 +1,67 @@
+"""Turn a file of sentences into a file of Gaussians, a chunk at a time: memory does not grow with the file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from sen2pro.files.gaussians import GaussianWriter
+from sen2pro.files.sentences import Source
+
+CHUNK = 256  # sentences in memory at once
+FAR = 0.01  # a coverage below which a prediction is not to be trusted
+
+
+class Summary(NamedTuple):
+    """What was encoded."""
+
+    sentences: int
+    far: int  # sentences unlike all that the head was fitted on
+
+
+def encode_into(
+    writer: GaussianWriter,
+    model: Any,
+    source: Source,
+    *,
+    ids: bool = False,
+    texts: bool = False,
+    batch_size: int | None = None,
+    advance: Callable[[float], None] = lambda _: None,
+) -> Summary:
+    """Encode every sentence of a source.
+
+    Parameters
+    ----------
+    writer
+        Where the Gaussians go; a Parquet file also gets each sentence's total variance, and that of each source.
+    model
+        A `Sen2Pro`.
+    source
+        The sentences.
+    ids, texts
+        Whether ids and sentences are kept, which Parquet can.
+    batch_size
+        As for `Sen2Pro.encode`.
+    advance
+        Is told the number of sentences done since it was last called.
+    """
+    passes = 1 if model.method == "one-pass" else sum(model.samples[name] for name in model.sources)
+    sentences = far = 0
+    for records in source.chunks(CHUNK):
+        lines = [record.text for record in records]
+        parts = model.encode_sources(
+            lines, batch_size=batch_size, show_progress_bar=lambda done: advance(done / passes)
+        )
+        gaussian = model.join(parts)
+        writer.write(
+            gaussian,
+            ids=[str(record.id) for record in records] if ids else None,
+            texts=lines if texts else None,
+            parts=parts,
+        )
+        sentences += len(records)
+        far += 0 if gaussian.coverage is None else int((gaussian.coverage < FAR).sum())
+    if not sentences:
+        writer.write(model.encode([]))
+    return Summary(sentences, far)

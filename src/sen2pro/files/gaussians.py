@@ -1,0 +1,423 @@
+"""Gaussians on disk: Parquet or safetensors by suffix, written whole or not at all, with a digest of their content."""
+
+from __future__ import annotations
+
+import array as arrays
+import json
+import shutil
+import warnings
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sen2pro.errors import Sen2ProError, Sen2ProWarning, has_surrogates, one_of, shown
+from sen2pro.files import parquet, tensors
+from sen2pro.files.atomic import replacing
+from sen2pro.files.digests import ContentDigest
+from sen2pro.files.text import check_path
+from sen2pro.gaussian import Gaussian
+from sen2pro.signature import Signature
+
+SUFFIXES = (".parquet", ".safetensors")
+_SINGLE, _SIGNATURE, _DIGEST = "sen2pro.single", "sen2pro.signature", "sen2pro.digest"
+_VECTORS, _STRINGS = ("mean", "variance"), ("id", "text")
+_BATCH = 8192  # rows of a Parquet file that are decoded at once
+_MOST_SHRUNK, _SMALL = 1000, 1 << 26  # no Gaussians shrink that much; what is small is not asked
+
+
+class Stored(NamedTuple):
+    """What a file holds: the Gaussians and, where they were kept, their ids and texts."""
+
+    gaussian: Gaussian
+    ids: list[str] | None
+    texts: list[str] | None
+
+    def find(self, id: str) -> Gaussian:
+        """Return the Gaussian with this id; an id that stands there more than once is an error.
+
+        >>> g = Gaussian([[0.0], [1.0]], [[1.0], [1.0]])
+        >>> Stored(g, ["a", "b"], None).find("b").mean
+        array([1.], dtype=float32)
+        """
+        if self.ids is None:
+            raise Sen2ProError("no ids were kept in this file; write it with ids=...")
+        rows = [row for row, each in enumerate(self.ids) if each == id]
+        if not rows:
+            raise Sen2ProError(f"there is no id {id!r} among {len(self.ids)}")
+        if len(rows) > 1:
+            raise Sen2ProError(f"the id {id!r} stands in {len(rows)} rows, for instance {rows[0]} and {rows[1]}")
+        return self.gaussian[rows[0]]
+
+
+def _arrays(gaussian: Gaussian) -> dict[str, Any]:
+    """Return what a file keeps of a Gaussian, by name."""
+    found = {"mean": gaussian.mean, "variance": gaussian.variance, "coverage": gaussian.coverage}
+    return {name: numbers for name, numbers in found.items() if numbers is not None}
+
+
+def _length(values: Any) -> int | None:
+    try:
+        return len(values)
+    except Exception:  # it has none, or a stranger's object says something else
+        return None
+
+
+def _as_texts(name: str, values: Sequence[Any]) -> list[str]:
+    try:
+        texts = [str(value) for value in values]
+    except Exception:  # a number of thousands of digits, or whatever a stranger's object says
+        raise Sen2ProError(f"these {name}s cannot be turned into texts: {shown(values)}") from None
+    for row, text in enumerate(texts):
+        if has_surrogates(text):
+            raise Sen2ProError(f"the {name} of row {row} holds half a surrogate pair, which is not Unicode: {text!r}")
+    return texts
+
+
+def _suffix(path: Path) -> str:
+    return one_of("file suffix", path.suffix.lower(), SUFFIXES)
+
+
+class GaussianWriter:
+    """Write Gaussians chunk by chunk under a temporary name, renamed when all is well.
+
+    A run that fails or is killed never leaves a half file under the final name. Memory does not grow with the
+    number of chunks, for either format.
+
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "two.parquet"
+    >>> with GaussianWriter(path) as writer:
+    ...     for mean in (0.0, 1.0):
+    ...         writer.write(Gaussian([[mean]], [[1.0]]))
+    >>> Gaussian.load(path).mean.ravel()
+    array([0., 1.], dtype=float32)
+    """
+
+    def __init__(self, path: str | Path, *, overwrite: bool = False) -> None:
+        self.path = check_path(path)
+        self._format = _suffix(self.path)
+        if self.path.is_dir():
+            raise Sen2ProError(f"{self.path} is a folder; give a file name ending in {' or '.join(SUFFIXES)}")
+        if not self.path.parent.is_dir():
+            raise Sen2ProError(f"there is no folder {self.path.parent}")
+        if self.path.exists() and not overwrite:
+            raise Sen2ProError(f"{self.path} exists; pass overwrite=True to replace it")
+        self._temporary = self.path
+        self._open = ExitStack()
+        self._digest = ContentDigest()
+        self._ids = arrays.array("q")  # hashes: 8 bytes a row
+        self._signature: Signature | None = None
+        self._shape: tuple[int, ...] | None = None
+        self._rows = 0
+        self._columns: set[str] = set()
+        self._parquet: Any = None
+        self._tensors: dict[str, IO[bytes]] = {}
+
+    def __enter__(self) -> GaussianWriter:
+        self._temporary = self._open.enter_context(replacing(self.path))
+        return self
+
+    def write(
+        self,
+        gaussian: Gaussian,
+        *,
+        ids: Sequence[str] | None = None,
+        texts: Sequence[str] | None = None,
+        parts: Mapping[str, Gaussian] | None = None,
+    ) -> None:
+        """Add a batch (or a single Gaussian, which then must be the only one).
+
+        A Parquet file also gets the column `total_variance` and, where `parts` gives the Gaussians of the sources as
+        `encode_sources` does, `model_variance` and `data_variance`: for other tools, to sort and filter by.
+        """
+        columns = {name: values for name, values in (("id", ids), ("text", texts)) if values is not None}
+        rows = 1 if len(gaussian.shape) == 1 else len(gaussian)
+        for name, values in columns.items():
+            if isinstance(values, (str, bytes, Mapping)) or hasattr(values, "columns") or _length(values) != rows:
+                raise Sen2ProError(f"{rows} Gaussians need a list of {rows} {name}s, not {shown(values)}")
+        kept = {*columns, *_arrays(gaussian)}
+        if self._shape is None:
+            self._signature, self._columns = gaussian.signature, kept
+        elif len(self._shape) == 1 or len(gaussian.shape) == 1:
+            raise Sen2ProError("a single Gaussian fills a file; write batches to write several times")
+        elif (self._shape[-1], self._columns, self._signature) != (gaussian.dim, kept, gaussian.signature):
+            raise Sen2ProError("every batch of a file must have the same dimensions, columns and signature")
+        columns = {name: _as_texts(name, values) for name, values in columns.items()}
+        self._shape = gaussian.shape
+        self._rows += rows
+        self._ids.extend(map(hash, columns.get("id", ())))
+        for name, values in columns.items():
+            self._digest.texts(name, values)
+        for name, numbers in _arrays(gaussian).items():
+            self._digest.numbers(name, numbers)
+        if self._format == ".parquet":
+            self._write_parquet(gaussian, columns, parts or {})
+        else:
+            self._write_tensors(gaussian, columns)
+
+    def _write_parquet(
+        self, gaussian: Gaussian, columns: dict[str, Sequence[str]], parts: Mapping[str, Gaussian]
+    ) -> None:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        vectors = {
+            name: pa.FixedSizeListArray.from_arrays(pa.array(array.reshape(-1)), gaussian.dim)
+            for name, array in _arrays(gaussian).items()
+            if name != "coverage"
+        }
+        numbers = {} if gaussian.coverage is None else {"coverage": pa.array(np.atleast_1d(gaussian.coverage))}
+        strings = {name: pa.array(values, pa.string()) for name, values in columns.items()}
+        totals = {"total": gaussian, **parts}
+        sums = {f"{name}_variance": pa.array(np.atleast_1d(each.total_variance)) for name, each in totals.items()}
+        table = pa.table({**strings, **sums, **vectors, **numbers})
+        if self._parquet is None:
+            self._parquet = pq.ParquetWriter(
+                self._temporary,
+                table.schema.with_metadata(self._metadata()),
+                compression="zstd",
+                use_dictionary=list(strings),
+                column_encoding={f"{name}.list.element": "BYTE_STREAM_SPLIT" for name in vectors},
+                write_page_checksum=True,
+            )
+        self._parquet.write_table(table.cast(self._parquet.schema))
+
+    def _write_tensors(self, gaussian: Gaussian, columns: dict[str, Sequence[str]]) -> None:
+        if columns:
+            raise Sen2ProError(f"safetensors holds numbers only; to keep the {' and '.join(columns)}, write .parquet")
+        for name, numbers in _arrays(gaussian).items():
+            if name not in self._tensors:
+                self._tensors[name] = self._part(name).open("w+b")
+            self._tensors[name].write(numbers.astype("<f4", copy=False).tobytes())
+
+    def _part(self, name: str) -> Path:
+        return self._temporary.with_name(f"{self._temporary.name}.{name}")
+
+    def _metadata(self) -> dict[str, str]:
+        metadata = {_SIGNATURE: self._signature.to_json()} if self._signature else {}
+        if self._shape is not None and len(self._shape) == 1:
+            metadata[_SINGLE] = "true"
+        return metadata
+
+    def _content(self) -> dict[str, str]:
+        """Return the digest, which is known when all is written."""
+        assert self._shape is not None
+        about = _about(self._rows, self._shape[-1], len(self._shape) == 1, self._metadata())
+        return {_DIGEST: self._digest.value(**about)}
+
+    def _finish_tensors(self) -> None:
+        """Put header and tensors together; the format is an 8-byte length, a JSON header, then the raw data."""
+        assert self._shape is not None
+        rows = [self._rows] if len(self._shape) == 2 else []
+        header: dict[str, Any] = {"__metadata__": {**self._metadata(), **self._content()}}
+        start = 0
+        for name in self._tensors:
+            shape = rows if name == "coverage" else [*rows, self._shape[-1]]
+            end = start + 4 * self._rows * (1 if name == "coverage" else self._shape[-1])
+            header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [start, end]}
+            start = end
+        text = json.dumps(header).encode()
+        text += b" " * (-len(text) % 8)
+        with self._temporary.open("wb") as out:
+            out.write(len(text).to_bytes(8, "little") + text)
+            for tensor in self._tensors.values():
+                tensor.seek(0)
+                shutil.copyfileobj(tensor, out)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with self._open:
+            try:
+                if error is not None:
+                    raise error  # so that the temporary file is deleted, and not renamed
+                self._finish()
+            finally:
+                self._close()
+        self._warn_of_duplicates()
+
+    def _finish(self) -> None:
+        if self._shape is None:
+            raise Sen2ProError(f"nothing was written to {self.path}")
+        if self._parquet is not None:
+            self._parquet.add_key_value_metadata(self._content())
+            self._parquet.close()
+            self._parquet = None
+        else:
+            self._finish_tensors()
+
+    def _close(self) -> None:
+        if self._parquet is not None:
+            with suppress(OSError):  # closing writes a footer, which a full disk refuses; the file is deleted next
+                self._parquet.close()
+        for file in self._tensors.values():
+            file.close()
+
+    def _warn_of_duplicates(self) -> None:
+        hashes = np.frombuffer(self._ids, np.int64) if self._ids else np.empty(0, np.int64)
+        order = np.argsort(hashes, kind="stable")
+        same = np.flatnonzero(np.diff(hashes[order]) == 0)
+        if len(same):
+            warnings.warn(
+                f"{len(same)} of {len(hashes)} ids in {self.path} stand there before, for instance that of row "
+                f"{order[same[0] + 1]}, which is that of row {order[same[0]]} too; looking one up will be an error",
+                Sen2ProWarning,
+                stacklevel=3,
+            )
+
+
+def _about(rows: int, dim: int, single: bool, metadata: dict[str, str]) -> dict[str, Any]:
+    """Return what a digest covers beside the columns."""
+    return {"rows": rows, "dimensions": dim, "single": single, "signature": metadata.get(_SIGNATURE)}
+
+
+def read(path: str | Path, *, verify: bool = True) -> Stored:
+    """Read Gaussians, ids and texts from a file that `Gaussian.save` or `sen2pro encode` wrote.
+
+    Types, shapes and sizes are checked before anything is read. Rows without a value, and numbers that are not finite,
+    are refused. `verify` compares the content with its digest, so that a file that changed says so; a file that has
+    none, of a version before 0.5, is read with a warning.
+    """
+    path = check_path(path)
+    if not path.is_file():
+        raise Sen2ProError(f"there is no file {path}")
+    digest = ContentDigest() if verify else None
+    numbers, strings, metadata = (_read_parquet if _suffix(path) == ".parquet" else _read_tensors)(path, digest)
+    try:
+        signature = Signature.from_json(metadata[_SIGNATURE]) if _SIGNATURE in metadata else None
+        gaussian = Gaussian(**numbers, signature=signature, copy=False)
+    except Sen2ProError as error:
+        raise Sen2ProError(f"{path}: {error}") from None
+    if digest is not None:
+        single = len(gaussian.shape) == 1
+        about = _about(1 if single else len(gaussian), gaussian.dim, single, metadata)
+        _check_digest(path, metadata.get(_DIGEST), digest.value(**about))
+    return Stored(gaussian, strings.get("id"), strings.get("text"))
+
+
+def _check_digest(path: Path, kept: str | None, found: str) -> None:
+    if kept is None:
+        warnings.warn(
+            f"{path} has no digest, so that damage to it cannot be told; it was written by sen2pro before 0.5 or by "
+            "another program. Save it again to give it one",
+            Sen2ProWarning,
+            stacklevel=4,
+        )
+    elif kept != found:
+        raise Sen2ProError(
+            f"{path} was changed or damaged since it was written: its content does not have the digest that it had. "
+            "Write it again, or read it as it is with verify=False"
+        )
+
+
+Content = tuple[dict[str, NDArray[Any]], dict[str, list[str]], dict[str, str]]
+
+
+def _read_parquet(path: Path, digest: ContentDigest | None) -> Content:
+    with parquet.opened(path) as file:
+        metadata = {
+            key.decode(): value.decode() for key, value in (file.metadata.metadata or {}).items() if b"sen2pro." in key
+        }
+        rows, sizes = file.metadata.num_rows, _sizes(file, path)
+        _check_size(path, rows, 4 * rows * sum(sizes.values()))
+        numbers = {name: np.empty((rows, size) if name in _VECTORS else rows, np.float32)
+                   for name, size in sizes.items()}  # fmt: skip
+        strings: dict[str, list[str]] = {name: [] for name in _STRINGS if name in file.schema_arrow.names}
+        done = 0
+        for batch in file.iter_batches(batch_size=_BATCH, columns=[*sizes, *strings]):
+            _check_rows(path, batch, done)
+            if done + len(batch) > rows:
+                raise Sen2ProError(f"{path} is not a whole Parquet file: more rows than the {rows} that its end says")
+            here = slice(done, done + len(batch))
+            for name, values in numbers.items():
+                column = batch.column(name)
+                column = column.flatten() if name in _VECTORS else column
+                values[here] = column.to_numpy(zero_copy_only=False).reshape(values[here].shape)
+                if digest is not None:
+                    digest.numbers(name, values[here])
+            for name, texts in strings.items():
+                more = batch.column(name).to_pylist()
+                texts += more
+                if digest is not None:
+                    digest.texts(name, more)
+            done += len(batch)
+        if done != rows:
+            raise Sen2ProError(f"{path} is not a whole Parquet file: {done} rows where its end says {rows}")
+    if metadata.get(_SINGLE) == "true":
+        if rows != 1:
+            raise Sen2ProError(f"{path} says that it holds a single Gaussian, but has {rows} rows")
+        numbers = {name: values[0] for name, values in numbers.items()}
+    return numbers, strings, metadata
+
+
+def _sizes(file: Any, path: Path) -> dict[str, int]:
+    """Return how many numbers each column has in a row, after a look at the types."""
+    import pyarrow as pa
+
+    schema, sizes = file.schema_arrow, {}
+    if len(set(schema.names)) < len(schema.names):
+        raise Sen2ProError(f"{path} has a column twice: {', '.join(schema.names)}")
+    for name in _VECTORS:
+        kind = schema.field(name).type if name in schema.names else None
+        if kind is None or not pa.types.is_fixed_size_list(kind):
+            raise Sen2ProError(f"{path} has no column {name!r} of fixed-size lists; was it written by sen2pro?")
+        if kind.value_type not in (pa.float32(), pa.float64()):
+            raise Sen2ProError(f"{path}: the numbers of {name!r} must be float or double, not {kind.value_type}")
+        sizes[name] = kind.list_size
+    if sizes["mean"] != sizes["variance"]:
+        raise Sen2ProError(f"{path}: mean and variance have {sizes['mean']} and {sizes['variance']} dimensions")
+    if "coverage" in schema.names:
+        if schema.field("coverage").type not in (pa.float32(), pa.float64()):
+            raise Sen2ProError(f"{path}: coverage must be float or double, not {schema.field('coverage').type}")
+        sizes["coverage"] = 1
+    for name in _STRINGS:
+        if name in schema.names and schema.field(name).type not in (pa.string(), pa.large_string()):
+            raise Sen2ProError(f"{path}: the column {name!r} must hold texts, not {schema.field(name).type}")
+    return sizes
+
+
+def _check_rows(path: Path, batch: Any, first: int) -> None:
+    """Refuse rows without a value, and vectors with one missing."""
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        missing = column.is_null().to_numpy(zero_copy_only=False)
+        if not missing.any() and name in _VECTORS and column.flatten().null_count:
+            inner = column.flatten().is_null().to_numpy(zero_copy_only=False)
+            missing = inner.reshape(len(column), -1).any(axis=1)
+        if missing.any():
+            raise Sen2ProError(f"{path}, row {first + int(missing.argmax()) + 1}: there is no {name}, or not all of it")
+
+
+def _check_size(path: Path, rows: int, claimed: int) -> None:
+    """Refuse a small file that says it holds a great many numbers, before there is room made for them."""
+    if rows < 0:
+        raise Sen2ProError(f"{path} is not a whole Parquet file: its end says that it has {rows} rows")
+    size = path.stat().st_size
+    if claimed > _SMALL and claimed > _MOST_SHRUNK * size:
+        raise Sen2ProError(
+            f"{path} has {size:,} bytes but claims to hold {claimed:,} bytes of numbers; no file of Gaussians shrinks "
+            "that much"
+        )
+
+
+def _read_tensors(path: Path, digest: ContentDigest | None) -> Content:
+    header = tensors.read_header(path)
+    missing = next((name for name in _VECTORS if name not in header.tensors), None)
+    if missing:
+        raise Sen2ProError(f"{path} has no tensor {missing!r}; was it written by sen2pro?")
+    shape = header.tensors["mean"].shape
+    if len(shape) not in (1, 2):
+        raise Sen2ProError(f"{path}: 'mean' must have 1 or 2 dimensions, but its shape is {list(shape)}")
+    expected = dict.fromkeys(_VECTORS, tensors.Expected("F32", len(shape)))
+    if "coverage" in header.tensors:
+        expected["coverage"] = tensors.Expected("F32", len(shape) - 1)
+    tensors.check(header, expected, str(path))
+    for name in expected:
+        wanted = shape if name in _VECTORS else shape[:-1]
+        if header.tensors[name].shape != wanted:
+            raise Sen2ProError(f"{path}: {name!r} has shape {list(header.tensors[name].shape)}, not {list(wanted)}")
+    numbers = tensors.read_arrays(path, expected, digest.numbers if digest else None)
+    return numbers, {}, header.metadata

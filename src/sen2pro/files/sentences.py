@@ -1,0 +1,286 @@
+"""Read sentences from a file, one at a time, and say exactly where something is wrong."""
+
+from __future__ import annotations
+
+import csv
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import IO, Any
+
+from sen2pro.checks import check_whole, is_blank
+from sen2pro.errors import Sen2ProError, has_surrogates, one_of, shown
+from sen2pro.files import documents, parquet, text
+from sen2pro.progress import progress
+
+_LARGE = 20 << 20  # bytes of a file that takes a while to read
+_LONGEST_LINE = (1 << 31) - 1  # what Python's csv can be told
+_USUAL_COLUMNS = ("text", "sentence")
+
+
+@dataclass(frozen=True)
+class Record:
+    """A sentence, its id if one was asked for, and where it stands in the file."""
+
+    id: str | None
+    text: str
+    place: str = field(default="", compare=False)
+
+
+class Source:
+    """The sentences of a text, CSV, TSV, JSONL or Parquet file (also .gz and .xz), or of standard input (`-`).
+
+    Parameters
+    ----------
+    path
+        Text files hold a sentence a line; the other kinds go by their suffix. A field of a CSV or TSV file may stand in
+        quotes, with those inside it doubled, as Python's csv and pandas write it.
+    column
+        Which column holds the sentences; by default `text`, `sentence`, or the only one there is.
+    id_column
+        Which column holds ids to keep.
+    skip_blank
+        Pass over blank sentences instead of stopping at them.
+    longest_line
+        Most bytes that a line, or a field of a table, may have.
+    """
+
+    _id_option = "id_column"
+    _all_rows_matter = False  # or only how many there are
+
+    def __init__(
+        self,
+        path: str,
+        column: str | None = None,
+        id_column: str | None = None,
+        *,
+        skip_blank: bool = False,
+        longest_line: int = text.LONGEST_LINE,
+    ) -> None:
+        self.path, self.column, self.id_column, self.skip_blank = path, column, id_column, skip_blank
+        self.longest_line = check_whole("longest_line", longest_line, 1, _LONGEST_LINE)
+        suffixes = [s.lower() for s in text.check_path(path).suffixes]
+        suffix = (suffixes[:-1] if suffixes[-1:] in ([".gz"], [".xz"]) else suffixes)[-1:]
+        kinds = {".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
+        self.kind = kinds.get("".join(suffix), "text")
+        if path != "-":
+            if Path(path).is_dir():
+                raise Sen2ProError(f"{path} is a folder; give a file")
+            if not Path(path).exists():
+                raise Sen2ProError(f"there is no file {path}")
+            if suffix == [".json"]:
+                raise Sen2ProError(f"{path}: JSON is read as JSONL, an object a line, from files that end in .jsonl")
+        if self.kind == "text" and (column or id_column):
+            raise Sen2ProError(f"{path} is read as plain text, a sentence a line, and has no columns")
+
+    def count(self) -> int | None:
+        """Read the whole file once, so that errors are said before the work; None for what can be read but once."""
+        if self.path == "-" or not Path(self.path).is_file():
+            return None
+        large = Path(self.path).stat().st_size > _LARGE
+        with progress(
+            None, None if large or self.kind == "parquet" else False, unit="rows", title="reading"
+        ) as advance:
+            total = 0
+            for rows in self._counted():
+                total += rows
+                advance(rows)
+            return total
+
+    def _counted(self) -> Iterator[int]:
+        """Yield how many sentences there are, a part of the file at a time."""
+        if self.kind == "parquet" and not self._all_rows_matter:
+            for first, batch in self._batches():
+                yield len(batch) if self._is_plain(batch) else sum(not is_blank(r.text) for r in self._of(first, batch))
+        else:
+            yield from map(len, self.chunks(4096))
+
+    def chunks(self, size: int) -> Iterator[list[Record]]:
+        """Yield the records in lists of at most `size`."""
+        records = iter(self)
+        while chunk := list(islice(records, size)):
+            yield chunk
+
+    def __iter__(self) -> Iterator[Record]:
+        return (record for record in self._records() if not is_blank(record.text))
+
+    def _records(self) -> Iterator[Record]:
+        if self.kind == "parquet":
+            yield from self._parquet()
+            return
+        with self._open() as file:
+            if self.kind == "text":
+                for number, line in self._lines(file):
+                    yield self._record(f"line {number}", line.rstrip("\r\n"), None)
+            else:
+                for number, row in self._jsonl(file) if self.kind == "jsonl" else self._table(file):
+                    yield self._from_row(f"line {number}", row)
+
+    def _open(self) -> IO[bytes]:
+        return sys.stdin.buffer if self.path == "-" else text.open_binary(self.path)
+
+    def _lines(self, file: IO[bytes]) -> Iterator[tuple[int, str]]:
+        return text.lines(file, self._name, self.longest_line)
+
+    @property
+    def _name(self) -> str:
+        return "standard input" if self.path == "-" else self.path
+
+    def _jsonl(self, file: IO[bytes]) -> Iterator[tuple[int, dict[str, Any]]]:
+        for number, line in self._lines(file):
+            row = documents.parse(line, f"{self._name}, line {number}")
+            if not isinstance(row, dict):
+                raise self._wrong(f"line {number}", "not a JSON object")
+            yield number, row
+
+    def _table(self, file: IO[bytes]) -> Iterator[tuple[int, dict[str, Any]]]:
+        csv.field_size_limit(self.longest_line)
+        lines = (line for _, line in self._lines(file))
+        reader = csv.reader(lines, delimiter="\t" if self.kind == "tsv" else ",", strict=True)
+        first = 1  # line of the row: fields may hold line ends
+        try:
+            header = next(reader, [])
+            self._check_header(header)
+            first = reader.line_num + 1
+            for row in reader:
+                if len(row) != len(header):
+                    fields = f"{len(row)} field{'s' * (len(row) != 1)}"
+                    raise self._wrong(f"line {first}", f"{fields}, but the header has {len(header)}")
+                yield first, dict(zip(header, row, strict=True))
+                first = reader.line_num + 1
+        except csv.Error as error:
+            raise self._wrong(
+                f"line {first}", f"{error}; a field with a quote in it is written in quotes, with that one doubled"
+            ) from None
+
+    def _check_header(self, header: list[str]) -> None:
+        repeated = [name for name, times in Counter(header).items() if times > 1]
+        if repeated:
+            raise self._wrong("line 1", f"the column {repeated[0]!r} stands there more than once")
+        if len(header) == 1 and any(sign in header[0] for sign in ";\t|"):
+            raise self._wrong(
+                "line 1", f"one column named {header[0]!r}; columns are separated by commas (or .tsv tabs)"
+            )
+        if header:
+            self._column(header)
+
+    def _parquet(self) -> Iterator[Record]:
+        for first, batch in self._batches():
+            yield from self._of(first, batch)
+
+    def _batches(self) -> Iterator[tuple[int, Any]]:
+        """Yield the number of a row, from 1, and the columns that are wanted of it and of those that follow.
+
+        Texts that repeat are kept once: a small file could otherwise fill the memory.
+        """
+        with parquet.opened(self.path) as file:
+            column = self._column(file.schema_arrow.names)
+            columns = [column, *([self.id_column] if self.id_column is not None else [])]
+            self._check_columns(file.schema_arrow, columns)
+        first = 1
+        with parquet.opened(self.path, read_dictionary=columns) as file:
+            for batch in file.iter_batches(batch_size=4096, columns=columns):
+                self._check_texts(first, batch, column)
+                yield first, batch
+                first += len(batch)
+
+    def _check_columns(self, schema: Any, columns: list[str]) -> None:
+        """Refuse columns that stand there twice, or hold lists and the like."""
+        import pyarrow as pa
+
+        for name in columns:
+            if schema.names.count(name) > 1:
+                raise self._wrong("", f"the column {name!r} stands there more than once")
+            if pa.types.is_nested(schema.field(name).type):
+                raise self._wrong("", f"the column {name!r} holds {schema.field(name).type}, not a single value a row")
+
+    def _check_texts(self, first: int, batch: Any, column: str) -> None:
+        """Refuse texts that are too long, and those of a spoiled file that stand nowhere."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        rows, values = f"rows {first} to {first + len(batch) - 1}", batch.column(column)
+        if pa.types.is_dictionary(values.type):
+            bounds, values = pc.min_max(values.indices).as_py(), values.dictionary
+            if bounds["max"] is not None and not 0 <= bounds["min"] <= bounds["max"] < len(values):
+                raise self._wrong(rows, "this is not a whole Parquet file: texts are missing")
+        if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
+            longest = pc.max(pc.binary_length(values)).as_py() or 0
+            if longest > self.longest_line:
+                raise self._wrong(rows, f"a text is longer than {self.longest_line:,} bytes")
+
+    def _of(self, first: int, batch: Any) -> Iterator[Record]:
+        import pyarrow as pa
+
+        for number in range(len(batch)):
+            place = f"row {first + number}"
+            try:
+                row = {name: batch.column(name)[number].as_py() for name in batch.schema.names}
+            except UnicodeDecodeError as error:
+                raise self._wrong(place, f"not UTF-8 (byte {error.start + 1}: {error.reason})") from None
+            except (pa.ArrowException, OverflowError, ValueError) as error:  # a date of the year 100,000, for instance
+                raise self._wrong(place, f"a value that cannot be read: {error}") from None
+            yield self._from_row(place, row)
+
+    def _is_plain(self, batch: Any) -> bool:
+        """Tell whether all rows are sentences, by a look at each text that differs from the others."""
+        column = batch.column(self._column(batch.schema.names))
+        values = getattr(column, "dictionary", None)
+        if values is None or len(values) > len(column) or any(each.null_count for each in batch.columns):
+            return False
+        if self.id_column is not None:
+            return False
+        try:
+            return not any(is_blank(self._record("", each, None).text) for each in values.to_pylist())
+        except (Sen2ProError, UnicodeDecodeError):
+            return False
+
+    def _column(self, names: list[str], place: str = "") -> str:
+        """Return which of the columns holds the sentences; a row that has its own names says its place."""
+        for option, asked in ((self._id_option, self.id_column), ("column", self.column)):
+            if asked is not None and asked not in names:
+                if place:
+                    raise self._wrong(place, f"this row has no {asked!r}, only: {', '.join(names) or 'nothing'}")
+                one_of(f"{option} in {self.path}", asked, names)
+        if self.column is not None:
+            return self.column
+        usual = [name for name in _USUAL_COLUMNS if name in names] or (names if len(names) == 1 else [])
+        if not usual:
+            raise self._wrong(place, f"which column holds the sentences? column=... is one of: {', '.join(names)}")
+        return usual[0]
+
+    def _from_row(self, place: str, row: dict[str, Any]) -> Record:
+        column = self._column(list(row), place)
+        if self.id_column is None:
+            return self._record(place, row[column], None)
+        if row[self.id_column] is None:
+            raise self._wrong(place, f"there is no id in column {self.id_column!r}")
+        return self._record(place, row[column], self._checked_id(place, row[self.id_column]))
+
+    def _checked_id(self, place: str, value: Any) -> str:
+        try:
+            id = str(value)
+        except ValueError:  # a whole number of thousands of digits
+            raise self._wrong(place, f"column {self.id_column!r} holds a number that is too long to be an id") from None
+        if "\0" in id or has_surrogates(id):
+            raise self._wrong(
+                place, f"column {self.id_column!r} holds a NUL or half a surrogate pair, which is no text"
+            )
+        return id
+
+    def _record(self, place: str, text: Any, id: str | None) -> Record:
+        if not isinstance(text, str):
+            raise self._wrong(place, f"the sentence is not a text but {shown(text)}")
+        if is_blank(text) and not self.skip_blank:
+            raise self._wrong(place, "the sentence is empty or blank (skip_blank=True passes over it)")
+        if "\0" in text:
+            raise self._wrong(place, "a NUL byte: is this a text file?")
+        if has_surrogates(text):
+            raise self._wrong(place, "the sentence holds half a surrogate pair, which is not Unicode text")
+        return Record(id, text, place)
+
+    def _wrong(self, place: str, what: str) -> Sen2ProError:
+        return Sen2ProError(f"{self._name}, {place}: {what}" if place else f"{self._name}: {what}")

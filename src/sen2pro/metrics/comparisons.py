@@ -1,0 +1,162 @@
+"""Comparisons of scores with baselines on the same points: of one set or averaged over sets, gathered on a board."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sen2pro.metrics.report import Grid
+from sen2pro.metrics.statistics import Comparison, Statistic, Undefined, average_statistic, mean_of, paired_bootstrap
+
+ARROW = "→"
+Quoted = tuple[float, float] | None  # what a paper says: the baseline, and its own score
+
+
+@dataclass(frozen=True, eq=False)
+class Points:
+    """What is compared on one set: the statistics of each run, and how many points they share.
+
+    `groups` has a label for each point (n,), to resample within groups; by default all points are one group.
+    """
+
+    ours: Sequence[Statistic]
+    baseline: Sequence[Statistic]
+    n: int
+    groups: NDArray[Any] | None = None
+
+    def compare(self, unit: float = 100, *, smaller_is_better: bool = False) -> Comparison:
+        """Compare the means over runs, in points of 1 / `unit`."""
+        found = paired_bootstrap(
+            self.ours, mean_of(self.baseline), self.n, groups=self.groups, smaller_is_better=smaller_is_better
+        )
+        return found.scaled(unit)
+
+
+def average(sets: Mapping[str, Points]) -> Points:
+    """Return the average over sets; points are resampled within each set, and within its own groups."""
+    ends = np.cumsum([points.n for points in sets.values()])
+    places = [np.arange(end - points.n, end) for end, points in zip(ends, sets.values(), strict=True)]
+    groups = [
+        f"{name} {label}"
+        for name, points in sets.items()
+        for label in ([""] * points.n if points.groups is None else points.groups)
+    ]
+    ours, baseline = (
+        [average_statistic(run, places) for run in zip(*runs, strict=True)]
+        for runs in ([points.ours for points in sets.values()], [points.baseline for points in sets.values()])
+    )
+    return Points(ours, baseline, int(ends[-1]), np.array(groups))
+
+
+@dataclass
+class Line:
+    """One comparison: where, what a paper says of it, what was found, or why nothing."""
+
+    labels: list[str]
+    paper: Quoted = None
+    ours: Comparison | None = None
+    missing: str = ""
+
+
+@dataclass
+class Board:
+    """The comparisons of a table; `names` are the columns before the numbers."""
+
+    names: list[str]
+    lines: list[Line] = field(default_factory=list)
+
+    def add(
+        self,
+        labels: list[str],
+        points: Callable[[], Points],
+        quoted: Quoted = None,
+        *,
+        unit: float = 100,
+        smaller_is_better: bool = False,
+    ) -> Points | None:
+        """Add a comparison, or the reason why there is none; return what was compared, if it is defined."""
+        found = None
+        try:
+            found = points()
+            line = Line(labels, quoted, found.compare(unit, smaller_is_better=smaller_is_better))
+        except Undefined as error:
+            line = Line(labels, quoted, missing=str(error))
+        self.lines.append(line)
+        return found
+
+    def leave_out(self, labels: list[str], why: str, quoted: Quoted = None) -> None:
+        """Add a line without a comparison."""
+        self.lines.append(Line(labels, quoted, missing=why))
+
+    def sort(self, order: Sequence[str]) -> None:
+        """Put together the lines with the same first label; those that are not in `order` come last."""
+        self.lines.sort(key=lambda line: order.index(line.labels[0]) if line.labels[0] in order else len(order))
+
+    def having(self, *labels: str) -> list[Line]:
+        """Return the lines with all these labels, without those of averages over sets."""
+        return [line for line in self.lines if {*labels} <= {*line.labels} and not line.labels[0].startswith("Average")]
+
+    def verdict(self, *labels: str) -> str:
+        """Sum up the lines with all these labels."""
+        return count_verdicts(self.having(*labels))
+
+    def grid(self, paper: str, title: str, digits: int = 2) -> Grid:
+        """Lay the lines out as a table; `paper` says whose row of the paper is quoted beside ours."""
+        several = any(line.ours and line.ours.sd is not None for line in self.lines)
+        header = [*self.names, f"paper ({paper})", "ours", *(["sd"] if several else []), "gain [95 %]", "p", "verdict"]
+        rows = []
+        for line in self.lines:
+            quoted = f"{line.paper[0]:.{digits}f} {ARROW} {line.paper[1]:.{digits}f}" if line.paper else "–"
+            cells = [line.missing or "–", "", "", "", ""]
+            if line.ours is not None:
+                c = line.ours
+                sd = "" if c.sd is None else f"{c.sd:.{digits}f}"
+                gain = f"{c.gain:+.{digits}f} [{c.low:+.{digits}f}, {c.high:+.{digits}f}]"
+                both = f"{c.baseline:.{digits}f} {ARROW} {c.value:.{digits}f}"
+                cells = [both, sd, gain, format_p(c.p), c.verdict]
+            rows.append([*line.labels, quoted, cells[0], *(cells[1:2] if several else []), *cells[2:]])
+        return Grid(header, rows, title, labels=len(self.names))
+
+    def numbers(self, **about: str) -> list[dict[str, Any]]:
+        """Return the lines for JSON, each with `about` before it."""
+        return [
+            {
+                **about,
+                **dict(zip(self.names, line.labels, strict=True)),
+                "paper": list(line.paper) if line.paper else None,
+                "ours": line.ours.to_dict() if line.ours else None,
+                **({"missing": line.missing} if line.missing else {}),
+            }
+            for line in self.lines
+        ]
+
+
+def format_p(p: float) -> str:
+    """Return a p-value as it is printed.
+
+    >>> format_p(0.0004), format_p(0.21)
+    ('<.001', '.210')
+    """
+    return "<.001" if p < 0.001 else f"{p:.3f}".removeprefix("0")
+
+
+def count_verdicts(lines: Sequence[Line]) -> str:
+    """Sum up the verdicts of several comparisons in words.
+
+    >>> c = Comparison(1, 2, 0.5, 1.5, 0.01, 100)
+    >>> count_verdicts([Line(["x"], ours=c), Line(["y"], ours=c)])
+    'better in 2 of 2'
+    """
+    found = [line.ours.verdict for line in lines if line.ours]
+    counts = {name: found.count(name) for name in ("better", "no difference", "worse", "too few")}
+    words = {
+        "better": "better in",
+        "no difference": "no difference in",
+        "worse": "worse in",
+        "too few": "too few points in",
+    }
+    return ", ".join(f"{words[name]} {n} of {len(found)}" for name, n in counts.items() if n) or "nothing to compare"

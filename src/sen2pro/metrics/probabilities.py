@@ -1,0 +1,176 @@
+"""How good predicted probabilities are: accuracy, log-loss, calibration, and what leaving out the doubtful gains.
+
+All take the probabilities (n, classes) and the true class numbers (n,).
+"""
+
+from __future__ import annotations
+
+import reprlib
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sen2pro.errors import Sen2ProError
+from sen2pro.types import Array64
+
+BINS = 15
+COVERAGE = 0.8
+_TOLERANCE = 0.01  # of a sum of probabilities: some are rounded
+_SMALLEST = 1e-15  # a probability of 0 for what happened would cost infinitely much
+
+
+@dataclass(frozen=True)
+class Scores:
+    """The four measures on one set."""
+
+    accuracy: float
+    log_loss: float
+    calibration_error: float
+    accuracy_at_coverage: float  # of the 80 % that the classifier is surest of
+    n: int
+
+    def to_dict(self) -> dict[str, float]:
+        """Return them as plain numbers."""
+        return asdict(self)
+
+
+def evaluate(probabilities: ArrayLike, truth: ArrayLike) -> Scores:
+    """Return all measures.
+
+    >>> evaluate([[0.9, 0.1], [0.2, 0.8]], [0, 0]).accuracy
+    0.5
+    """
+    p, y = _checked(probabilities, truth)
+    return Scores(accuracy(p, y), log_loss(p, y), calibration_error(p, y), accuracy_at_coverage(p, y), len(y))
+
+
+def accuracy(probabilities: ArrayLike, truth: ArrayLike) -> float:
+    """Return the share of rows whose most probable class is the true one.
+
+    >>> accuracy([[0.9, 0.1], [0.2, 0.8], [0.6, 0.4], [0.3, 0.7]], [0, 1, 1, 1])
+    0.75
+    """
+    p, y = _checked(probabilities, truth)
+    return float((p.argmax(axis=1) == y).mean())
+
+
+def interval(share: float, n: int) -> tuple[float, float]:
+    """Return Wilson's 95 % interval of a share of n rows.
+
+    >>> [round(end, 3) for end in interval(0.8, 100)]
+    [0.711, 0.867]
+    """
+    z = 1.959964
+    centre, half = (share + z * z / (2 * n)), z * np.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
+    return float((centre - half) / (1 + z * z / n)), float((centre + half) / (1 + z * z / n))
+
+
+def log_loss(probabilities: ArrayLike, truth: ArrayLike) -> float:
+    """Return the mean of -log p(true class), in nats.
+
+    >>> round(log_loss([[0.5, 0.5], [0.25, 0.75]], [0, 0]), 4)  # (log 2 + log 4) / 2
+    1.0397
+    """
+    return float(losses(probabilities, truth).mean())
+
+
+def losses(probabilities: ArrayLike, truth: ArrayLike) -> Array64:
+    """Return -log p(true class) of each row (n,), in nats.
+
+    >>> losses([[0.5, 0.5], [0.25, 0.75]], [0, 0]).round(4).tolist()
+    [0.6931, 1.3863]
+    """
+    p, y = _checked(probabilities, truth)
+    return np.asarray(-np.log(np.maximum(p[np.arange(len(y)), y], _SMALLEST)))
+
+
+def at_temperature(probabilities: Array64, temperature: float) -> Array64:
+    """Return the probabilities (n, classes) when their logits are divided by a temperature.
+
+    >>> at_temperature(np.array([[0.8, 0.2]]), 0.5).round(4)  # 0.8^2 : 0.2^2
+    array([[0.9412, 0.0588]])
+    """
+    logits = np.log(np.maximum(probabilities, 1e-300)) / temperature
+    powers = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return np.asarray(powers / powers.sum(axis=1, keepdims=True))
+
+
+def calibration_error(probabilities: ArrayLike, truth: ArrayLike, bins: int = BINS) -> float:
+    """Return the expected calibration error: how far confidence and accuracy are apart, over bins of equal width.
+
+    The confidence of a row is its greatest probability; each bin counts with its share of the rows.
+
+    >>> round(calibration_error([[0.9, 0.1], [0.9, 0.1]], [0, 1]), 4)  # says 0.9, is right half of the time
+    0.4
+    """
+    p, y = _checked(probabilities, truth)
+    table = reliability(p, y, bins)
+    return float((table.share * np.abs(table.confidence - table.accuracy)).sum())
+
+
+@dataclass(frozen=True)
+class Reliability:
+    """Of each bin of confidence: its share of the rows, their mean confidence, their accuracy (0 where empty)."""
+
+    edges: Array64  # (bins + 1,)
+    share: Array64  # (bins,)
+    confidence: Array64
+    accuracy: Array64
+
+
+def reliability(probabilities: ArrayLike, truth: ArrayLike, bins: int = BINS) -> Reliability:
+    """Return what a reliability diagram shows; a confidence on an edge belongs to the bin below."""
+    p, y = _checked(probabilities, truth)
+    edges = np.linspace(0, 1, bins + 1)
+    confidence = p.max(axis=1)
+    right = p.argmax(axis=1) == y
+    place = np.clip(np.searchsorted(edges, confidence, side="left") - 1, 0, bins - 1)
+    counts = np.bincount(place, minlength=bins)
+    sums = [np.bincount(place, weights=values, minlength=bins) for values in (confidence, right)]
+    means = [total / np.maximum(counts, 1) for total in sums]
+    return Reliability(edges, counts / len(y), means[0], means[1])
+
+
+def accuracy_at_coverage(probabilities: ArrayLike, truth: ArrayLike, coverage: float = COVERAGE) -> float:
+    """Return the accuracy on the share of rows with the greatest confidence; of equal ones the first are taken.
+
+    >>> accuracy_at_coverage([[0.9, 0.1], [0.8, 0.2], [0.7, 0.3], [0.6, 0.4], [0.5, 0.5]], [0, 0, 0, 0, 1])
+    1.0
+    """
+    p, y = _checked(probabilities, truth)
+    kept = max(1, round(coverage * len(y)))
+    surest = np.argsort(-p.max(axis=1), kind="stable")[:kept]
+    return float((p.argmax(axis=1) == y)[surest].mean())
+
+
+def confusion(predicted: ArrayLike, truth: ArrayLike, classes: int) -> NDArray[np.int64]:
+    """Return how often each true class (row) was taken for each class (column).
+
+    >>> confusion([0, 1, 1], [0, 0, 1], 2)
+    array([[1, 1],
+           [0, 1]])
+    """
+    table = np.zeros((classes, classes), np.int64)
+    np.add.at(table, (np.asarray(truth), np.asarray(predicted)), 1)
+    return table
+
+
+def _checked(probabilities: ArrayLike, truth: ArrayLike) -> tuple[Array64, NDArray[Any]]:
+    p, y = np.asarray(probabilities, np.float64), np.asarray(truth)
+    if p.ndim != 2 or y.shape != p.shape[:1] or not len(y):
+        raise Sen2ProError(f"probabilities (n, classes) and class numbers (n,) do not fit: {p.shape} and {y.shape}")
+    if not np.issubdtype(y.dtype, np.integer) or y.min() < 0 or y.max() >= p.shape[1]:
+        raise Sen2ProError(
+            f"the truth is given in class numbers, whole numbers from 0 to {p.shape[1] - 1} that say which column of "
+            f"the probabilities is the true one, not {reprlib.repr(y.tolist())}"
+        )
+    wrong = ~((p >= 0) & (p <= 1)).all(axis=1) | (np.abs(p.sum(axis=1) - 1) > _TOLERANCE)  # also what is not a number
+    if wrong.any():
+        row = int(wrong.argmax())
+        raise Sen2ProError(
+            f"row {row} is no distribution over the classes: {reprlib.repr(p[row].tolist())}; probabilities lie "
+            "between 0 and 1 and sum to 1 (of logits, take the softmax)"
+        )
+    return p, y

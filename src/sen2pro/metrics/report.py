@@ -1,0 +1,133 @@
+"""A result: tables, notes, figures, a verdict and a signature. It is kept as JSON; pages are Markdown made of that."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from sen2pro.errors import Sen2ProError
+from sen2pro.files.atomic import write_text
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from rich.console import Console
+
+PAGE = "report.md"
+
+
+@dataclass
+class Grid:
+    """A table of texts; the first `labels` columns are names, the others numbers."""
+
+    header: list[str]
+    rows: list[list[str]]
+    title: str = ""
+    labels: int = 1
+
+
+@dataclass
+class Result:
+    """What was found: a table or figure of the paper, made anew, or what a classifier does.
+
+    `numbers` holds every figure for the JSON file, `figures` what is drawn, by name.
+    """
+
+    id: str
+    title: str
+    grids: list[Grid]
+    verdict: str
+    signature: str = ""
+    notes: list[str] = field(default_factory=list)
+    numbers: list[dict[str, Any]] = field(default_factory=list)
+    figures: dict[str, Figure] = field(default_factory=dict)
+
+
+def print_result(result: Result, console: Console) -> None:
+    """Print a result on a terminal."""
+    from rich.table import Table
+    from rich.text import Text
+
+    colours = {"better": "green", "worse": "red"}
+    console.print(f"\n{result.id}: {result.title}", style="bold", highlight=False)
+    for grid in result.grids:
+        table = Table(title=grid.title or None, title_justify="left")
+        for i, name in enumerate(grid.header):
+            narrow = name in ("p", "sd", "verdict")
+            side: Literal["left", "right"] = "left" if i < grid.labels or name == "verdict" else "right"
+            table.add_column(name, justify=side, no_wrap=narrow, overflow="fold")
+        for row, after in zip(grid.rows, [*grid.rows[1:], None], strict=True):
+            ends = grid.labels > 1 and after is not None and after[0] != row[0]
+            table.add_row(*(Text(cell, style=colours.get(cell, "")) for cell in row), end_section=ends)
+        console.print(table)
+    console.print(f"verdict: {result.verdict}", highlight=False, soft_wrap=True)
+    for note in result.notes:
+        console.print(f"note: {note}", style="yellow", markup=False, highlight=False)
+    console.print(f"signature: {result.signature}", style="dim", markup=False, highlight=False, soft_wrap=True)
+
+
+def to_markdown(result: Result, *, level: int = 2, pictures: str = "") -> str:
+    """Return a result as Markdown; pictures are looked for in the folder `pictures`."""
+    parts = [f"{'#' * level} {result.id}: {result.title}", f"**Verdict:** {result.verdict}"]
+    for grid in result.grids:
+        if grid.title:
+            parts.append(f"*{grid.title}*")
+        rule = ["---" if i < grid.labels else "---:" for i in range(len(grid.header))]
+        rows = [grid.header, rule, *grid.rows]
+        parts.append("\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows))
+    parts += [f"![{result.id}, {name}]({pictures}{result.id}-{name}.png)" for name in result.figures]
+    parts += ["\n".join(f"- {note}" for note in result.notes)] if result.notes else []
+    parts.append(f"`{result.signature}`")
+    return "\n\n".join(parts) + "\n"
+
+
+def to_json(result: Result) -> dict[str, Any]:
+    """Return a result as plain data."""
+    return {
+        "id": result.id,
+        "title": result.title,
+        "verdict": result.verdict,
+        "signature": result.signature,
+        "notes": result.notes,
+        "grids": [vars(grid) for grid in result.grids],
+        "numbers": result.numbers,
+        "figures": sorted(result.figures),
+    }
+
+
+def write(result: Result, folder: str | Path) -> list[Path]:
+    """Write a result as JSON, its pictures as PNG, and one page of all results in the folder; return the files."""
+    target = Path(folder)
+    if target.exists() and not target.is_dir():
+        raise Sen2ProError(f"{target} is not a folder")
+    target.mkdir(parents=True, exist_ok=True)
+    written = []
+    for name, figure in result.figures.items():
+        written.append(target / f"{result.id}-{name}.png")
+        figure.savefig(written[-1], dpi=130)
+    text = json.dumps(to_json(result), indent=1, ensure_ascii=False) + "\n"
+    written.append(write_text(target / f"{result.id}.json", text))
+    page = "\n".join(["# Sen2Pro: the tables and figures of the paper, made anew\n", *map(to_markdown, read(target))])
+    return [*written, write_text(target / PAGE, page)]
+
+
+def read(folder: Path) -> list[Result]:
+    """Return the results in a folder, tables before figures before theorems; other files are passed over."""
+    found = []
+    for path in sorted(folder.glob("*.json"), key=_order):
+        try:
+            data = json.loads(path.read_text(encoding="utf-8"))
+        except ValueError:
+            continue
+        if isinstance(data, dict) and "grids" in data:
+            data["grids"] = [Grid(**grid) for grid in data["grids"]]
+            found.append(Result(**{**data, "figures": dict.fromkeys(data["figures"])}))
+    return found
+
+
+def _order(path: Path) -> tuple[str, int]:
+    """Tables before figures before theorems, each by number."""
+    letters = path.stem.rstrip("0123456789")
+    number = path.stem[len(letters) :]
+    return {"T": "0", "F": "1", "Th": "2"}.get(letters, "3"), int(number or 0)

@@ -1,0 +1,305 @@
+"""Correlations that say when they are undefined, and a paired bootstrap of the difference of two scores."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sen2pro.errors import Sen2ProError, one_of
+from sen2pro.types import Array64
+
+RESAMPLES = 2000
+FEWEST = 6  # points: with less, no resampling can tell anything from chance
+_CHUNK_NUMBERS = 1 << 18  # of a block of resamples
+
+
+class Undefined(Sen2ProError):
+    """A correlation that does not exist, because one side never varies or there are too few points."""
+
+
+def pearson(x: ArrayLike, y: ArrayLike) -> float:
+    """Return Pearson's correlation.
+
+    >>> pearson([1, 2, 3], [2, 4, 7]).__round__(4)
+    0.9934
+    >>> pearson([1, 1, 1], [2, 4, 7])
+    Traceback (most recent call last):
+    sen2pro.metrics.statistics.Undefined: no correlation: all 3 values on one side are equal
+    """
+    x_, y_ = _checked(x, y)
+    return float(np.corrcoef(x_, y_)[0, 1])
+
+
+def spearman(x: ArrayLike, y: ArrayLike) -> float:
+    """Return Spearman's rank correlation, ties sharing their mean rank.
+
+    >>> spearman([1, 2, 3, 4], [1, 8, 9, 7]).__round__(4)
+    0.4
+    """
+    x_, y_ = _checked(x, y)
+    ones = np.ones((1, len(x_)))
+    return float(_weighted_pearson(_Ranks(x_)(ones), _Ranks(y_)(ones), ones)[0])
+
+
+def kendall(x: ArrayLike, y: ArrayLike) -> float:
+    """Return Kendall's tau-b.
+
+    >>> kendall([1, 2, 3, 4], [1, 3, 2, 4]).__round__(4)  # 5 pairs in order, 1 not
+    0.6667
+    """
+    x_, y_ = _checked(x, y)
+    concordance = ties_x = ties_y = 0.0
+    for i in range(1, len(x_)):
+        a, b = np.sign(x_[i] - x_[:i]), np.sign(y_[i] - y_[:i])
+        concordance += float(a @ b)
+        ties_x += float((a == 0).sum())
+        ties_y += float((b == 0).sum())
+    pairs = len(x_) * (len(x_) - 1) / 2
+    return concordance / float(np.sqrt((pairs - ties_x) * (pairs - ties_y)))
+
+
+CORRELATIONS: dict[str, Callable[[ArrayLike, ArrayLike], float]] = {
+    "spearman": spearman,
+    "pearson": pearson,
+    "kendall": kendall,
+}
+
+
+def _checked(x: ArrayLike, y: ArrayLike) -> tuple[Array64, Array64]:
+    x_, y_ = np.asarray(x, np.float64), np.asarray(y, np.float64)
+    if x_.shape != y_.shape or x_.ndim != 1:
+        raise Sen2ProError(f"a correlation is between two lists of one length, not {x_.shape} and {y_.shape}")
+    if len(x_) < 3:
+        raise Undefined(f"no correlation: {len(x_)} points are too few, it takes at least 3")
+    for side in (x_, y_):
+        if not np.isfinite(side).all():
+            raise Sen2ProError(
+                f"a correlation takes finite numbers, but number {int(np.argmin(np.isfinite(side)))} is not"
+            )
+        if (side == side[0]).all():
+            raise Undefined(f"no correlation: all {len(side)} values on one side are equal")
+    return x_, y_
+
+
+def by_system(systems: Sequence[str], values: ArrayLike) -> dict[str, float]:
+    """Return the mean value of each system, in order of appearance.
+
+    >>> by_system(["x", "y", "x"], [1, 5, 3])
+    {'x': 2.0, 'y': 5.0}
+    """
+    names, numbers = np.array(systems), np.asarray(values, np.float64)
+    return {name: float(numbers[names == name].mean()) for name in dict.fromkeys(systems)}
+
+
+def aligned(scores: Mapping[str, float], human: Mapping[str, float]) -> tuple[Array64, Array64]:
+    """Return the two scores of the systems that have both, which must be at least 3."""
+    names = [name for name in scores if name in human]
+    if len(names) < 3:
+        raise Undefined(f"no correlation over {len(names)} systems ({', '.join(names)}); it takes at least 3")
+    return np.array([scores[n] for n in names], float), np.array([human[n] for n in names], float)
+
+
+class _Ranks:
+    """Mean ranks of a list whose items count a number of times each: sorted once, for any number of resamples."""
+
+    def __init__(self, values: Array64) -> None:
+        self.order = np.argsort(values, kind="stable")
+        ordered = values[self.order]
+        self.first = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])  # of each group of ties
+        self.group = np.cumsum(np.r_[True, ordered[1:] != ordered[:-1]]) - 1
+
+    def __call__(self, counts: Array64) -> Array64:
+        """Return the ranks (b, n) when item i is there counts[b, i] times."""
+        sizes = np.add.reduceat(counts[:, self.order], self.first, axis=1)
+        middle = np.cumsum(sizes, axis=1) - (sizes - 1) / 2
+        ranks = np.empty_like(counts)
+        ranks[:, self.order] = middle[:, self.group]
+        return ranks
+
+
+def _weighted_pearson(x: Array64, y: Array64, counts: Array64) -> Array64:
+    """Return Pearson's correlation of each row, items counting `counts` times: (b,); nan where it is undefined."""
+    total = counts.sum(axis=1, keepdims=True)
+    x = x - (counts * x).sum(axis=1, keepdims=True) / total
+    y = y - (counts * y).sum(axis=1, keepdims=True) / total
+    squares = (counts * x * x).sum(axis=1) * (counts * y * y).sum(axis=1)
+    products = (counts * x * y).sum(axis=1)
+    return np.asarray(np.where(squares > 1e-20, products / np.sqrt(np.maximum(squares, 1e-20)), np.nan))
+
+
+Statistic = Callable[[Array64], Array64]  # counts (b, n) -> value of each resample (b,)
+
+
+def correlation_statistic(kind: str, scores: ArrayLike, gold: ArrayLike) -> Statistic:
+    """Return a correlation as a function of how often each point counts, for `paired_bootstrap`."""
+    x, y = _checked(scores, gold)
+    one_of("correlation", kind, CORRELATIONS)
+    if kind == "pearson":
+        x, y = ((side - side.mean()) / side.std() for side in (x, y))  # so that no scale is too small to be seen
+        return lambda counts: _weighted_pearson(x[None], y[None], counts)
+    if kind == "kendall":
+        return _kendall_statistic(x, y)
+    ranks_x, ranks_y = _Ranks(x), _Ranks(y)
+    return lambda counts: _weighted_pearson(ranks_x(counts), ranks_y(counts), counts)
+
+
+def _kendall_statistic(x: Array64, y: Array64) -> Statistic:
+    """Return tau-b by counts: each is a quadratic form in them, and a point is tied with its own copies."""
+    signs = [np.sign(side[:, None] - side[None, :]) for side in (x, y)]
+    together, apart_x, apart_y = signs[0] * signs[1], np.abs(signs[0]), np.abs(signs[1])
+
+    def tau(counts: Array64) -> Array64:
+        pairs, of_x, of_y = (((counts @ matrix) * counts).sum(axis=1) for matrix in (together, apart_x, apart_y))
+        return np.asarray(np.where(of_x * of_y > 0, pairs / np.sqrt(np.maximum(of_x * of_y, 1)), np.nan))
+
+    return tau
+
+
+def mean_statistic(values: ArrayLike) -> Statistic:
+    """Return a mean as a function of how often each value counts, for `paired_bootstrap`."""
+    values_ = np.asarray(values, np.float64)
+    return lambda counts: np.asarray(counts @ values_ / counts.sum(axis=1))
+
+
+def mean_of(statistics: Sequence[Statistic]) -> Statistic:
+    """Return the mean of statistics of the same points, those of several seeds for instance."""
+    return lambda counts: np.asarray(np.mean([statistic(counts) for statistic in statistics], axis=0))
+
+
+def average_statistic(
+    parts: Sequence[Statistic], places: Sequence[NDArray[np.int64]], weights: Sequence[float] | None = None
+) -> Statistic:
+    """Return the (weighted) mean of statistics, each of the points at its `places`, as one statistic of all points."""
+    shares = np.ones(len(parts)) if weights is None else np.asarray(weights, np.float64)
+
+    def average(counts: Array64) -> Array64:
+        values = [part(counts[:, where]) for part, where in zip(parts, places, strict=True)]
+        return np.asarray(shares @ np.stack(values) / shares.sum())
+
+    return average
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A score against a baseline on the same points, with the 95 % interval and the p-value of the difference.
+
+    `value` is the mean over seeds where there are several, and `sd` their standard deviation.
+    """
+
+    baseline: float
+    value: float
+    low: float
+    high: float
+    p: float
+    n: int
+    sd: float | None = None
+    smaller_is_better: bool = False
+
+    @property
+    def gain(self) -> float:
+        """Value minus baseline."""
+        return self.value - self.baseline
+
+    @property
+    def verdict(self) -> str:
+        """`better` or `worse` where p is below 0.05, else `no difference`; `too few` of less than 6 points."""
+        if self.n < FEWEST:
+            return "too few"
+        if self.p >= 0.05:
+            return "no difference"
+        return "better" if (self.gain > 0) != self.smaller_is_better else "worse"
+
+    def scaled(self, factor: float) -> Comparison:
+        """Return the same comparison in other units, times 100 for instance."""
+        return replace(
+            self,
+            baseline=self.baseline * factor,
+            value=self.value * factor,
+            low=self.low * factor,
+            high=self.high * factor,
+            sd=None if self.sd is None else self.sd * factor,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all of it as plain numbers."""
+        names = ("baseline", "value", "gain", "low", "high", "p", "n", "sd", "verdict")
+        return {name: getattr(self, name) for name in names}
+
+
+def paired_bootstrap(
+    ours: Sequence[Statistic],
+    baseline: Statistic,
+    n: int,
+    *,
+    groups: NDArray[Any] | None = None,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+    smaller_is_better: bool = False,
+) -> Comparison:
+    """Compare a score with a baseline by resampling the n points they share.
+
+    Parameters
+    ----------
+    ours
+        The statistic of each seed; their mean is what is compared.
+    baseline
+        The statistic of the baseline.
+    groups
+        A label for each point (n,), to resample within groups; by default all points are one group.
+    resamples, seed
+        How many resamples are drawn, and from which random numbers.
+
+    Returns
+    -------
+    Comparison
+        Its interval holds the middle 95 % of the resampled differences; p is two-sided. Resamples in which the
+        statistic is undefined (few systems, drawn alike) are left out.
+
+    Examples
+    --------
+    >>> gold = np.arange(50.0)
+    >>> noise = np.random.default_rng(0).normal(size=50)
+    >>> good, poor = (correlation_statistic("spearman", gold + size * noise, gold) for size in (1, 30))
+    >>> paired_bootstrap([good], poor, 50).verdict
+    'better'
+    """
+    ones = np.ones((1, n))
+    values = [float(statistic(ones)[0]) for statistic in ours]
+    differences = []
+    for counts in _resamples(n, groups, resamples, seed):
+        gains = mean_of(ours)(counts) - baseline(counts)
+        differences.append(gains[np.isfinite(gains)])
+    gains = np.concatenate(differences)
+    if not len(gains):
+        raise Undefined(f"no interval: the score is undefined in every resample of {n} points")
+    low, high = np.percentile(gains, [2.5, 97.5])
+    tail = min((gains <= 0).sum(), (gains >= 0).sum())
+    return Comparison(
+        baseline=float(baseline(ones)[0]),
+        value=float(np.mean(values)),
+        low=float(low),
+        high=float(high),
+        p=float(min(1.0, 2 * (tail + 1) / (len(gains) + 1))),
+        n=n,
+        sd=float(np.std(values, ddof=1)) if len(values) > 1 else None,
+        smaller_is_better=smaller_is_better,
+    )
+
+
+def _resamples(n: int, groups: NDArray[Any] | None, resamples: int, seed: int) -> Iterator[Array64]:
+    """Yield how often each point is drawn, (b, n) at a time."""
+    rng = np.random.default_rng(seed)
+    labels = np.zeros(n, np.int64) if groups is None else np.unique(groups, return_inverse=True)[1]
+    members = [np.flatnonzero(labels == label) for label in np.unique(labels)]
+    step = max(1, _CHUNK_NUMBERS // n)
+    for start in range(0, resamples, step):
+        rows = min(step, resamples - start)
+        counts = np.zeros((rows, n))
+        for where in members:
+            drawn = rng.integers(0, len(where), (rows, len(where))) + len(where) * np.arange(rows)[:, None]
+            counts[:, where] = np.bincount(drawn.ravel(), minlength=rows * len(where)).reshape(rows, -1)
+        yield counts

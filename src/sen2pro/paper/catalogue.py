@@ -1,0 +1,237 @@
+"""Which evaluation sets there are, which tables of the paper they serve, where they come from and where they are."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from sen2pro.errors import Sen2ProError
+from sen2pro.files.text import open_binary
+
+STS_SETS = (
+    "sts12", "sts13", "sts14", "sts15", "sts16", "stsb_dev", "stsb_test", "sick_trial", "sick_train", "sick_test",
+    "stsb_train",
+)  # fmt: skip
+DIALOGUE_SETS = (
+    "paper_daily_h", "paper_convai2", "paper_empathetic", "grade_convai2", "grade_dailydialog",
+    "grade_empatheticdialogues", "extra_daily_z", "extra_persona_m", "extra_persona_z",
+)  # fmt: skip
+WMT_PAIRS = ("cs-en", "de-en", "fi-en", "lv-en", "ru-en", "tr-en", "zh-en")
+CLASSIFICATION_SETS = ("ag_news", "dbpedia14", "imdb", "yahoo")
+WHOLE_SETS = ("imdb",)  # those that come in full beside what a few shots are drawn from
+SPLITS = ("train", "val", "test", "train_full", "test_full")
+COMPRESSIONS = (".gz", ".xz", "")
+
+# Set -> repository and split on the Hugging Face hub, for those that are there in full. MTEB's SICK-R is train, trial
+# and test in one, with nothing to tell them apart, so no SICK set can be had from it.
+HUB = {
+    **{f"sts{year}": (f"mteb/sts{year}-sts", "test") for year in range(12, 17)},
+    "stsb_train": ("mteb/stsbenchmark-sts", "train"),
+    "stsb_dev": ("mteb/stsbenchmark-sts", "validation"),
+    "stsb_test": ("mteb/stsbenchmark-sts", "test"),
+    **{f"ag_news_{split}": ("fancyzhx/ag_news", split) for split in ("train", "test")},
+    **{f"dbpedia14_{split}": ("fancyzhx/dbpedia_14", split) for split in ("train", "test")},
+    **{f"imdb_{split}": ("stanfordnlp/imdb", split) for split in ("train", "test")},
+    **{f"imdb_{split}_full": ("stanfordnlp/imdb", split) for split in ("train", "test")},
+}
+
+
+@dataclass(frozen=True)
+class Set:
+    """An evaluation set: the tables of the paper it serves, its files (compressed or not), where and how to get it."""
+
+    name: str
+    tables: str
+    files: tuple[str, ...]
+    source: str
+    way: str
+
+
+def _published(source: str, kind: str) -> tuple[str, str]:
+    return source, f"get it there and convert it: python results/import_data.py {kind} SOURCE --to FOLDER"
+
+
+_SENTEVAL = _published("SentEval (github.com/facebookresearch/SentEval, its data/downstream folder)", "senteval")
+_EVALRANK = _published("EvalRank (github.com/BinWang28/EvalRank-Embedding-Evaluation)", "evalrank")
+_GRADE = _published("GRADE (github.com/li3cmz/GRADE)", "grade")
+_WMT = _published("WMT17 metrics task (github.com/AIPHES/ACL20-Reference-Free-MT-Evaluation, WMT17)", "wmt17")
+_FRECHET = (
+    "Frechet BERT distance (github.com/yhlleo/frechet-bert-distance, datasets)",
+    "write it as JSON lines with item, system, reference, response, human and, where it differs from system, origin",
+)
+_COLUMNS = "write it as tab separated columns relation, a, b"
+_SATS = ("SATS (github.com/rali-udem/sats-sentence-analogy, data/sats)", _COLUMNS)
+_SICK_ANALOGY = ("SICK (pairs chosen by rule: negation, there is no, passive)", f"{_COLUMNS}, c, d")
+_TEXTS = {
+    "ag_news": "AG News (Zhang et al. 2015; fancyzhx/ag_news on the Hugging Face hub)",
+    "dbpedia14": "DBpedia-14 (Zhang et al. 2015; fancyzhx/dbpedia_14 on the Hugging Face hub)",
+    "imdb": "IMDB (Maas et al. 2011; stanfordnlp/imdb on the Hugging Face hub)",
+    "yahoo": "Yahoo! Answers topics (Zhang et al. 2015; Yahoo! Webscope L6)",
+}
+
+
+def splits(name: str) -> tuple[str, ...]:
+    """Return the parts of a classification set."""
+    return SPLITS if name in WHOLE_SETS else SPLITS[:3]
+
+
+def _sets() -> tuple[Set, ...]:
+    yearly, both = "T2,T6,T8,T10,F1-F3", {"stsb_test": "T6,T8,T10,F4", "sick_test": "T6,T8,T10"}
+    sets = [
+        Set(name, yearly if name[3:].isdigit() else both.get(name, "-"), (f"sts/{name}.tsv",), *_SENTEVAL)
+        for name in STS_SETS
+    ]
+    sets.append(Set("evalrank", "T3", ("evalrank/pos_pair.tsv", "evalrank/background_sent.tsv"), *_EVALRANK))
+    for name in DIALOGUE_SETS:
+        tables = {"paper": "T4", "grade": "response level"}.get(name.split("_")[0], "-")
+        origin = _GRADE if name.startswith("grade") else _FRECHET
+        sets.append(Set(name, tables, (f"dialogue/{name}.jsonl",), *origin))
+    sets += [Set(f"wmt17 {pair}", "T5", (f"wmt17/{pair}.tsv", "wmt17/da_sys.tsv"), *_WMT) for pair in WMT_PAIRS]
+    sets.append(Set("wmt17 segments", "T11", ("wmt17/da_seg.jsonl",), *_WMT))
+    sets.append(Set("sick analogy", "T9", ("analogy/sick_quadruples.tsv",), *_SICK_ANALOGY))
+    sets.append(Set("sats analogy", "T9", ("analogy/sats_pairs.tsv",), *_SATS))
+    way = "write it as JSON lines with label (from 0), text and, where there is one, title"
+    for name, source in _TEXTS.items():
+        files = {f"{name}_{split}": (f"textcls/{name}_{split}.jsonl",) for split in splits(name)}
+        sets += [Set(part, "T1,T7", file, source, way) for part, file in files.items()]
+    return tuple(sets)
+
+
+SETS = _sets()
+
+
+class DataMissing(Sen2ProError):
+    """A set that is not there; the message says which file, where it comes from, and how to get it."""
+
+
+_CHOSEN: ContextVar[str | None] = ContextVar("the folder of evaluation data", default=None)
+
+
+@contextmanager
+def reading_from(folder: str | None) -> Iterator[None]:
+    """Read evaluation data from a folder, instead of the one that SEN2PRO_DATA names (for None)."""
+    token = _CHOSEN.set(folder)
+    try:
+        yield
+    finally:
+        _CHOSEN.reset(token)
+
+
+def folder() -> Path | None:
+    """Return the folder of evaluation data: the one of `reading_from`, else SEN2PRO_DATA, else None."""
+    chosen = _CHOSEN.get()
+    named = chosen or os.environ.get("SEN2PRO_DATA")
+    if named and not Path(named).is_dir():
+        what = "--data" if chosen else "SEN2PRO_DATA"
+        raise Sen2ProError(f"{what} is {named!r}, which is no folder; name the folder of evaluation data")
+    return Path(named) if named else None
+
+
+def locate(file: str) -> Path | None:
+    """Return where a file is, compressed or not, or None."""
+    base = folder()
+    places = [] if base is None else [base / f"{file}{suffix}" for suffix in COMPRESSIONS]
+    return next((place for place in places if place.is_file()), None)
+
+
+def need(file: str) -> Path:
+    """Return where a file is, or raise DataMissing."""
+    path = locate(file)
+    if path is None:
+        raise missing(file)
+    return path
+
+
+def missing(file: str, what: str = "") -> DataMissing:
+    """Return the error for a set that is not there or not complete: its file, its source, and the way to get it."""
+    entry = next(entry for entry in SETS if file in entry.files)
+    where = "there is no folder of evaluation data" if folder() is None else f"there is no {file} in the data folder"
+    return DataMissing(
+        f"{what or where}. {file} (plain, .gz or .xz) comes from {entry.source}; {entry.way}. "
+        "SEN2PRO_DATA or --data names the folder that is read"
+    )
+
+
+def fetch(name: str, file: str) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a set from the Hugging Face hub or its cache, or soon raise DataMissing for `file`."""
+    if name not in HUB:
+        raise missing(file)
+    repository, split = HUB[name]
+    where = f"there is no {file} in a data folder"
+    if find_spec("datasets") is None:
+        raise missing(file, f"{where}, and {repository} on the hub wants datasets: pip install 'sen2pro[eval]'")
+    from huggingface_hub import constants
+
+    if not constants.HF_HUB_OFFLINE and not _reachable():
+        raise missing(file, f"{where}, and the Hugging Face hub cannot be reached")
+    import datasets
+
+    datasets.disable_progress_bars()
+    try:
+        rows = datasets.load_dataset(repository, split=split)
+    except Exception as error:  # whatever the reason, the set is not to be had from there
+        raise missing(file, f"{where}, and {repository} cannot be had from the hub ({error})") from None
+    for row in rows:
+        # IMDB has its line breaks in HTML there; our files have a blank for each.
+        yield {**row, "text": str(row["text"]).replace("<br />", " ")} if name.startswith("imdb") else row
+
+
+@cache
+def _reachable() -> bool:
+    """Tell whether the hub answers: `datasets` itself would try for half a minute, and say so in many lines."""
+    from huggingface_hub import HfApi
+
+    try:
+        HfApi().dataset_info("mteb/sts12-sts", timeout=5)
+    except Exception:  # of any of the libraries underneath
+        return False
+    return True
+
+
+def on_hub(name: str) -> bool:
+    """Tell whether a set would be fetched from the Hugging Face hub: it is there, and we can and may ask for it."""
+    if name not in HUB or find_spec("datasets") is None:
+        return False
+    from huggingface_hub import constants
+
+    return not constants.HF_HUB_OFFLINE
+
+
+@dataclass(frozen=True)
+class Listed(Set):
+    """A line of the listing.
+
+    `found` is folder, hub (it would be fetched) or -; `rows` are those of the first file, `sha256` has the first 8
+    digits of every file as it is on disk.
+    """
+
+    found: str
+    rows: int | None
+    sha256: tuple[str, ...]
+
+
+def listing() -> list[Listed]:
+    """Return what there is of every set."""
+    lines = []
+    for entry in SETS:
+        paths = [path for path in map(locate, entry.files) if path is not None]
+        if len(paths) == len(entry.files):
+            digests = tuple(hashlib.sha256(path.read_bytes()).hexdigest()[:8] for path in paths)
+            lines.append(Listed(**vars(entry), found="folder", rows=_count(paths[0]), sha256=digests))
+        else:
+            found = "hub" if on_hub(entry.name) else "-"
+            lines.append(Listed(**vars(entry), found=found, rows=None, sha256=()))
+    return lines
+
+
+def _count(path: Path) -> int:
+    with open_binary(path) as file:
+        return sum(1 for _ in file) - (".tsv" in path.suffixes)  # a table has a header

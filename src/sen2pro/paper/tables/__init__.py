@@ -1,0 +1,68 @@
+"""Every table, figure and theorem of the paper, by its name.
+
+>>> sorted(TABLES)
+['F1', 'F2', 'F3', 'F4', 'T1', 'T10', 'T11', 'T2', 'T3', 'T4', 'T5', 'T6', 'T7', 'T8', 'T9', 'Th1', 'Th2']
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from importlib.util import find_spec
+
+from sen2pro.errors import Sen2ProError, one_of
+from sen2pro.metrics.report import Result
+from sen2pro.paper.lab import Lab
+from sen2pro.paper.tables import classification, covariance, figures, generation, ranking, similarity, theorems
+
+TABLES: dict[str, Callable[[Lab], Result]] = {
+    "T1": classification.t1, "T2": similarity.t2, "T3": ranking.t3, "T4": generation.t4, "T5": generation.t5,
+    "T6": similarity.t6, "T7": classification.t7, "T8": covariance.t8, "T9": ranking.t9, "T10": similarity.t10,
+    "T11": generation.t11, "F1": figures.f1, "F2": figures.f2, "F3": figures.f3, "F4": covariance.f4,
+    "Th1": theorems.th1, "Th2": theorems.th2,
+}  # fmt: skip
+# What only sampling gives: the samples themselves, or (F2) poolings that a head was not fitted for.
+NEED_SAMPLES = ("T8", "F2", "F3", "F4")
+PACKAGES = {
+    "T4": ("sacrebleu", "nltk", "rouge_score", "bert_score"),
+    "T5": ("sacrebleu", "bert_score"),
+    "T11": ("sacrebleu", "nltk", "bert_score"),
+    **dict.fromkeys(("F1", "F2", "F3", "F4", "Th1", "Th2"), ("matplotlib",)),
+}
+
+
+def chosen(names: Sequence[str], method: str = "sampling") -> list[str]:
+    """Return the names of tables as they are written here; `all` are all that a method can give.
+
+    >>> chosen(["t2", "TH1"])
+    ['T2', 'Th1']
+    """
+    spelt = {name.lower(): name for name in TABLES}
+    found: list[str] = []
+    for name in names:
+        if name.lower() == "all":
+            found += [t for t in TABLES if method == "sampling" or t not in NEED_SAMPLES]
+        else:
+            found.append(spelt.get(name.lower()) or one_of("table", name, [*TABLES, "all"]))
+    return list(dict.fromkeys(found))
+
+
+def reproduce(name: str, lab: Lab | None = None) -> Result:
+    """Make a table or figure of the paper anew.
+
+    >>> reproduce("Th2", Lab(limit=10)).id
+    'Th2'
+    """
+    lab = lab or Lab()
+    one_of("table", name, TABLES)
+    if name in NEED_SAMPLES and lab.method != "sampling":
+        raise Sen2ProError(f"{name} cannot be made by {lab.method}; use method sampling")
+    check_packages([name])
+    return TABLES[name](lab)
+
+
+def check_packages(names: Sequence[str]) -> None:
+    """Raise if a package is missing that these tables need, before any work is done."""
+    needed = dict.fromkeys(package for name in names for package in PACKAGES.get(name, ()))
+    missing = [package for package in needed if find_spec(package) is None]
+    if missing:
+        raise Sen2ProError(f"{', '.join(missing)} cannot be imported; pip install 'sen2pro[eval]'")

@@ -1,0 +1,151 @@
+"""One list of settings: each field survives every way in and out, and a new one cannot be forgotten."""
+
+import copy
+import inspect
+import json
+import multiprocessing
+import pickle
+from dataclasses import MISSING, fields
+
+import numpy as np
+import pytest
+import torch
+from labelled_texts import LABELS, TEXTS
+from typer.testing import CliRunner
+
+from sen2pro import Sen2Pro, Sen2ProError
+from sen2pro.classification import Sen2ProClassifier
+from sen2pro.cli import options
+from sen2pro.cli.app import app
+from sen2pro.settings import CALLER, DATA, Settings
+
+# A value for each setting that differs from its default. A new setting must get one here.
+OTHERS = {
+    "method": "shrinkage", "samples": (3, 4), "uncertainty": "model", "combine": "unified", "pooling": "cls",
+    "normalize": False, "dropout": 0.3, "seed": 7, "precision": "bfloat16", "vocabulary": ("market", "rain"),
+}  # fmt: skip
+GIVEN = {"model", "head", "whitening", "tokenizer", "device", "revision", "trust_remote_code", "allow_pickle"}
+
+
+def test_every_setting_has_a_value_to_be_tried_with():
+    assert set(OTHERS) == set(DATA)
+    assert set(CALLER) == GIVEN
+    defaults = {each.name: each.default for each in fields(Settings)}
+    assert all(defaults[name] is not MISSING and OTHERS[name] != defaults[name] for name in OTHERS)
+
+
+def test_the_constructor_takes_each_setting_with_its_default():
+    """The constructor spells the settings out, so that editors and type checkers know them."""
+    parameters = inspect.signature(Sen2Pro).parameters
+    assert {name: each.default for name, each in parameters.items()} == {f.name: f.default for f in fields(Settings)}
+
+
+def tried(name):
+    """Return settings with which `name` can be set alone."""
+    return {"samples": 3, name: OTHERS[name]} if name != "samples" else {"samples": OTHERS[name]}
+
+
+@pytest.fixture
+def differing(shared_folder):
+    def make(name):
+        if name == "method":
+            return Sen2Pro(str(shared_folder), **tried(name))
+        return Sen2Pro(str(shared_folder), **tried(name))
+
+    return make
+
+
+@pytest.mark.parametrize("name", DATA)
+def test_a_setting_survives_json(name):
+    settings = Settings(**tried(name))
+    document = json.loads(json.dumps(settings.to_json()))
+    assert getattr(Settings.from_json(document), name) == getattr(settings, name) == OTHERS[name]
+
+
+@pytest.mark.parametrize("name", DATA)
+def test_a_setting_survives_save_and_load_pickle_and_copy(differing, tmp_path, name):
+    model = differing(name)
+    model.save(tmp_path / "m")
+    ways = {
+        "load": Sen2Pro.load(tmp_path / "m"), "pickle": pickle.loads(pickle.dumps(model)),
+        "copy": copy.deepcopy(model), "settings": Sen2Pro.from_settings(model.settings),
+    }  # fmt: skip
+    for way, again in ways.items():
+        assert getattr(again.settings, name) == OTHERS[name], way
+        assert again.signature() == model.signature(), way
+
+
+@pytest.mark.parametrize("name", [name for name in DATA if name != "method"])
+def test_a_setting_survives_a_classifier_folder(differing, shared_folder, tmp_path, name):
+    model = differing(name)
+    Sen2ProClassifier(model, C=1.0).fit(TEXTS, LABELS).save(tmp_path / "c")
+    again = Sen2ProClassifier.load(tmp_path / "c", model=shared_folder).encoder
+    assert getattr(again.settings, name) == OTHERS[name]
+    assert again.signature() == model.signature()
+
+
+ON_COMMAND_LINE = {
+    "method": ["--method", "one-pass"], "samples": ["--samples", "3+4"], "uncertainty": ["--uncertainty", "model"],
+    "combine": ["--combine", "unified"], "pooling": ["--pooling", "cls"], "normalize": ["--no-normalize"],
+    "dropout": ["--dropout", "0.3"], "seed": ["--seed", "7"], "precision": ["--precision", "bfloat16"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [name for name in DATA if name != "vocabulary"])  # which no command line can hold
+@pytest.mark.parametrize("command", ["encode", "compare"])
+def test_a_setting_can_be_given_on_the_command_line(monkeypatch, tmp_path, name, command):
+    seen = {}
+
+    def load(**settings):
+        seen.update(settings)
+        raise Sen2ProError("enough")
+
+    monkeypatch.setattr(f"sen2pro.cli.{command}.load", load)
+    (tmp_path / "in.txt").write_text("the dog\n")
+    paths = [str(tmp_path / "in.txt"), str(tmp_path / "out.parquet")] if command == "encode" else ["a", "b"]
+    result = CliRunner().invoke(app, [command, *paths, *ON_COMMAND_LINE[name]])
+    assert "enough" in result.output
+    expected = "one-pass" if name == "method" else OTHERS[name]
+    assert seen[name] == expected
+    assert seen["model"] == "all-MiniLM-L6-v2"
+    assert set(seen) == set(options.NAMES)
+
+
+def test_a_model_in_memory_travels_with_its_weights(bert, tokenizer):
+    model = Sen2Pro(copy.deepcopy(bert), tokenizer=tokenizer, samples=3, pooling="cls")
+    again = pickle.loads(pickle.dumps(model))
+    before, after = model.encode(TEXTS), again.encode(TEXTS)
+    assert before == after  # the same bits, and the same signature
+    assert again.encoder.folder is None
+    assert pickle.loads(pickle.dumps(again)).encode(TEXTS) == before
+
+
+def test_a_model_whose_weights_changed_travels_with_them(shared_folder):
+    model = Sen2Pro(str(shared_folder), samples=3)
+    assert len(pickle.dumps(model)) < 10_000  # by the name of its folder
+    with torch.no_grad():
+        next(model.encoder.network.parameters()).mul_(1.5)
+    before = model.encode(TEXTS)
+    again = pickle.loads(pickle.dumps(model))
+    assert again.encode(TEXTS) == before
+
+
+def test_whitening_and_sentence_transformers_travel_too(shared_folder):
+    from sentence_transformers import SentenceTransformer
+
+    source = SentenceTransformer(str(shared_folder), device="cpu")
+    model = Sen2Pro(source, samples=3).fit_whitening(TEXTS, dim=3)
+    again = copy.deepcopy(model)
+    assert again.encode(TEXTS) == model.encode(TEXTS)
+    assert again.encoder.source is not source
+
+
+def _encoded(model):
+    return model.encode(TEXTS).mean
+
+
+def test_a_spawned_worker_gives_the_same_bits(shared_folder):
+    model = Sen2Pro(str(shared_folder), samples=3)
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        (found,) = pool.map(_encoded, [model])
+    np.testing.assert_allclose(found, model.encode(TEXTS).mean, atol=1e-6)
