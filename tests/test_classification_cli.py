@@ -277,7 +277,7 @@ def test_whole_numbers_stay_whole_numbers(encoder, tmp_path):
     assert code == 0, output
     said = " ".join(output.split())
     assert "chosen on the validation file where not given: features mean the centre" in said
-    assert "head expected trained on average" in said
+    assert "loss expected trained on average" in said
     assert "C 0.1 the smaller" in said
     assert "(guessing has 0.50 and 0.6931)" in said
     assert Sen2ProClassifier.load(model, model=encoder).classes_.tolist() == [0, 1]

@@ -112,8 +112,12 @@ def encode(
 def show(
     file: Annotated[str, typer.Argument(help="A file that encode wrote.")],
     rows: Annotated[int, typer.Option("--rows", "-n", help="How many rows.", min=1)] = 10,
-    certain: Annotated[bool, typer.Option("--certain", help="Show the least uncertain sentences first.")] = False,
-    uncertain: Annotated[bool, typer.Option("--uncertain", help="Show the most uncertain sentences first.")] = False,
+    certain: Annotated[
+        bool, typer.Option("--certain", help="Least uncertain sentences first (by data variance, if there).")
+    ] = False,
+    uncertain: Annotated[
+        bool, typer.Option("--uncertain", help="Most uncertain, which are the vaguest, first.")
+    ] = False,
 ) -> None:
     """Show the first rows of a file of Gaussians: ids, texts, total variances, and how they were made."""
     from sen2pro.cli.show import run

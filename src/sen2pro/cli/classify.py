@@ -192,7 +192,7 @@ def _explained(choice: Choice) -> str:
     """Say what was chosen, a line each, and what it is."""
     lines = [
         (f"features {choice.features}", _MEANING[choice.features]),
-        (f"head {choice.head}", _MEANING[choice.head]),
+        (f"loss {choice.head}", _MEANING[choice.head]),
         (f"C {choice.C:g}", "the smaller, the stronger the regularisation"),
         (f"temperature {choice.temperature:.3g}", "divides the scores: the smaller, the surer the probabilities"),
     ]
