@@ -18,6 +18,7 @@ from sen2pro.classification import saving as classifier_files
 from sen2pro.estimation.head import CONFIG, TENSORS, Head
 from sen2pro.estimation.whitening import Whitening
 from sen2pro.files import documents
+from sen2pro.settings import ADDED_LATER
 
 PERMISSIONS = ("trust_remote_code", "allow_pickle", "device", "revision", "token")
 
@@ -132,11 +133,20 @@ def test_a_module_cannot_lie_outside_the_folder(saved, mark, path):
         ("sentence_bert_config.json", {"config_kwargs": {"attn_implementation": "a/b"}}, "asks to run code"),
         ("adapter_config.json", {"base_model_name_or_path": "attacker/repo"}, "names another model as its base"),
         ("model.safetensors.index.json", {"weight_map": {"a": "../other.safetensors"}}, "leads out of the folder"),
+        ("sub/x.safetensors.index.json", {"weight_map": {"a": "/other.safetensors"}}, "leads out of the folder"),
+        ("config.json", {"transformers_weights": "sub/x.safetensors.index.json"}, "'transformers_weights'"),
+        ("config.json", {"text_config": {"_attn_implementation": "a/b"}}, "asks to run code"),
+        ("config.json", {"_attn_implementation": "flash_attention_2"}, "asks to run code"),
+        ("sentence_bert_config.json", {"tokenizer_name_or_path": "/elsewhere"}, "'tokenizer_name_or_path'"),
+        ("sentence_bert_config.json", {"modality_config": {"text": {"method": "init_weights"}}}, "'init_weights'"),
+        ("tokenizer_config.json", {"vocab": "/any/vocab.txt"}, "sets 'vocab'"),
+        ("tokenizer_config.json", {"init_inputs": ["/any/vocab.txt"]}, "sets 'init_inputs'"),
     ],
 )
 def test_what_the_libraries_would_follow_is_refused(saved, mark, file, content, message):
     path = saved / file
     before = json.loads(path.read_text()) if path.is_file() else {}
+    path.parent.mkdir(exist_ok=True)
     path.write_text(json.dumps({**before, **content}))
     (saved / "evil.py").write_text(code(mark))
     with pytest.raises(Sen2ProError, match=message):
@@ -154,6 +164,48 @@ def test_weights_in_pickle_format_are_not_read(saved, mark):
     change(saved / "sen2pro.json", allow_pickle=True)
     with pytest.raises(Sen2ProError, match="not for a file to set"):
         Sen2Pro.load(saved)
+
+
+@pytest.fixture
+def pipeline(shared_folder, tmp_path):
+    """A model of sentence-transformers with a Dense module."""
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.base.modules import Dense, Transformer
+    from sentence_transformers.sentence_transformer.modules import Pooling
+
+    folder = tmp_path / "pipeline"
+    modules = [Transformer(str(shared_folder)), Pooling(32, "mean"), Dense(32, 8)]
+    SentenceTransformer(modules=modules, device="cpu").save_pretrained(str(folder))
+    assert Sen2Pro(str(folder), samples=2).dim == 8
+    return folder
+
+
+def test_an_activation_that_is_no_class_of_torch_is_not_imported(pipeline, mark):
+    path = next(pipeline.glob("2_*/config.json"))
+    config = json.loads(path.read_text())
+    for name in ("torch.utils.model_dump.__main__.X", "os.system", "torch.nn.functional.relu", "torch.os.system"):
+        path.write_text(json.dumps({**config, "activation_function": name}))
+        with pytest.raises(Sen2ProError, match="names the activation"):
+            Sen2Pro(str(pipeline))
+
+
+def test_a_dense_module_is_not_unpickled_whatever_stands_beside_it(pipeline, mark):
+    dense = next(pipeline.glob("2_*"))
+    (dense / "model.safetensors").unlink()
+    torch.save({"weight": Marks(mark)}, dense / "pytorch_model.bin")
+    (dense / "model.safetensors.index.json").write_text("{}")
+    with pytest.raises(Sen2ProError, match="pickle format.*allow_pickle=True"):
+        Sen2Pro(str(pipeline))
+
+
+def test_lengths_and_dimensions_that_are_none_are_refused(pipeline):
+    path = pipeline / "sentence_bert_config.json"
+    before = path.read_text()
+    path.write_text(json.dumps({**json.loads(before), "max_seq_length": 0}))
+    with pytest.raises(Sen2ProError):
+        Sen2Pro(str(pipeline))
+    path.write_text(before)
+    Sen2Pro(str(pipeline), samples=2)
 
 
 @pytest.fixture(scope="module")
@@ -294,7 +346,8 @@ def test_every_key_of_a_classifier_is_checked(classifier, shared_folder):
             path.write_text(json.dumps(changed))
             if place != ("encoder",):
                 reseal(classifier)
-            if wrong != wrong and place[-1] == "log_loss":
+            newer = wrong == "missing" and place[-1] in ADDED_LATER and place[0] == "model"
+            if newer or (wrong != wrong and place[-1] == "log_loss"):
                 Sen2ProClassifier.load(classifier, model=shared_folder)
                 continue
             with pytest.raises(Sen2ProError):

@@ -155,7 +155,7 @@ def test_two_files_cannot_both_be_standard_input():
 
 def test_what_the_model_warns_of_is_said_once_with_the_result(files, tiny_folder, capsys):
     long = "the dog runs " * 30
-    settings = {"model": str(tiny_folder), "samples": "2"}
+    settings = {"model": str(tiny_folder), "samples": 2}
     files(f"{long}\na cat\n", f"{long}\na dog\n", metrics="sen2pro,sen2vec", settings=settings)
     printed = " ".join(capsys.readouterr().out.split())
     assert printed.count("longer than the 32 tokens") == 1

@@ -10,6 +10,7 @@ from dataclasses import MISSING, fields
 import numpy as np
 import pytest
 import torch
+from conftest import build_network
 from labelled_texts import LABELS, TEXTS
 from typer.testing import CliRunner
 
@@ -17,6 +18,7 @@ from sen2pro import Sen2Pro, Sen2ProError
 from sen2pro.classification import Sen2ProClassifier
 from sen2pro.cli import options
 from sen2pro.cli.app import app
+from sen2pro.files import documents
 from sen2pro.settings import CALLER, DATA, Settings
 
 # A value for each setting that differs from its default. A new setting must get one here.
@@ -130,6 +132,20 @@ def test_a_model_whose_weights_changed_travels_with_them(shared_folder):
     assert again.encode(TEXTS) == before
 
 
+def test_a_pickle_knows_weights_that_changed_in_their_folder(tiny_folder):
+    kept = pickle.dumps(Sen2Pro(str(tiny_folder), samples=3))
+    other = build_network("bert")
+    with torch.no_grad():
+        next(other.parameters()).mul_(2)
+    other.save_pretrained(tiny_folder)
+    with pytest.raises(Sen2ProError, match="were changed or damaged since"):
+        pickle.loads(kept)
+
+
+def test_what_only_the_caller_may_grant_is_on_the_list_of_files():
+    assert set(CALLER) <= set(documents.GRANTED_BY_CALLER)
+
+
 def test_whitening_and_sentence_transformers_travel_too(shared_folder):
     from sentence_transformers import SentenceTransformer
 
@@ -138,6 +154,7 @@ def test_whitening_and_sentence_transformers_travel_too(shared_folder):
     again = copy.deepcopy(model)
     assert again.encode(TEXTS) == model.encode(TEXTS)
     assert again.encoder.source is not source
+    assert Sen2Pro.from_settings(model.settings).whitening.hash == model.whitening.hash
 
 
 def _encoded(model):

@@ -327,3 +327,35 @@ def test_a_path_with_a_nul_is_refused():
     for what in (lambda: gaussian().save("a\0.parquet"), lambda: Gaussian.load("a\0.parquet")):
         with pytest.raises(Sen2ProError, match="cannot hold a NUL"):
             what()
+
+
+def test_a_text_that_repeats_is_kept_once(tmp_path):
+    """A file of some kilobytes can hold gigabytes of text: one long text, thousands of times."""
+    import tracemalloc
+
+    rows, text = 2000, "a" * 200_000
+    repeated = pa.DictionaryArray.from_arrays(pa.array(np.zeros(rows, np.int32)), pa.array([text]))
+    vectors = column([[1.0, 2.0]] * rows)
+    pq.write_table(pa.table({"text": repeated.cast(pa.string()), "mean": vectors, "variance": vectors}),
+                   tmp_path / "g.parquet")  # fmt: skip
+    assert (tmp_path / "g.parquet").stat().st_size < 10**6
+    tracemalloc.start()
+    stored = read(tmp_path / "g.parquet", verify=False)
+    assert tracemalloc.get_traced_memory()[1] < 20 * 10**6
+    tracemalloc.stop()
+    assert stored.texts == [text] * rows
+
+
+def test_a_writer_that_was_not_entered_writes_nothing(tmp_path):
+    with pytest.raises(Sen2ProError, match="with GaussianWriter"):
+        GaussianWriter(tmp_path / "g.parquet").write(gaussian())
+    assert not list(tmp_path.iterdir())
+
+
+def test_threads_that_write_to_one_target_do_not_take_each_others_file(tmp_path):
+    path = tmp_path / "g.safetensors"
+    with GaussianWriter(path) as first, GaussianWriter(path) as second:
+        first.write(gaussian(seed=1))
+        second.write(gaussian(seed=2))
+    assert Gaussian.load(path) == gaussian(seed=1)
+    assert list(tmp_path.iterdir()) == [path]

@@ -30,7 +30,7 @@ from sen2pro.gaussian import Gaussian
 from sen2pro.progress import Show
 from sen2pro.sampling.edits import OPERATIONS
 from sen2pro.sampling.sampler import Sampler
-from sen2pro.settings import DEFAULT_MODEL, JSON_CHECKS, Settings, arguments
+from sen2pro.settings import ADDED_LATER, DEFAULT_MODEL, JSON_CHECKS, Settings, arguments
 from sen2pro.signature import Signature
 from sen2pro.types import Array, Array64
 
@@ -528,7 +528,8 @@ class Sen2Pro:
             raise Sen2ProError("the head of this model was fitted without this whitening; whiten first, then distill")
         prompt = self.encoder.prompt(None, None)
         plain = self.sampler.plain(check_sentences(corpus), prompt, batch_size=batch_size).vectors
-        self._sampler.whitening = Whitening.fit(plain, dim)
+        self._sampler.whitening = whitening = Whitening.fit(plain, dim)
+        self._settings = self._settings.changed(whitening=whitening)
         return self
 
     def similarity(self, a: Gaussian, b: Gaussian, *, metric: str = "sen2pro", alpha: float | str = "ratio") -> Array:
@@ -588,7 +589,7 @@ class Sen2Pro:
         own = {"head": head, "whitening": whitening if whitening is not None else False}
         settings = {each.name: getattr(self._settings, each.name) for each in fields(Settings)} | own
         if self._settings.is_file and self.encoder.is_as_loaded:
-            return _from_settings, (settings, {"name": self.encoder.name})
+            return _from_settings, (settings, {"name": self.encoder.name, "hash": self.encoder.hash})
         with tempfile.TemporaryDirectory() as folder:
             self.encoder.save(Path(folder))
             content = {
@@ -623,8 +624,8 @@ _NAMES = tuple(each.name for each in fields(Settings))
 _OF_THE_ENCODER = ("pooling", "normalize", "dropout")  # what `Sen2Pro(folder)` takes from a saved model
 # All that a folder may set; what is optional was not there in version 0.4.
 _SAVED = record(
-    {"version": TEXT, "name": TEXT, **{k: v for k, v in JSON_CHECKS.items() if k not in ("precision", "vocabulary")}},
-    {"hash": TEXT, **{name: JSON_CHECKS[name] for name in ("precision", "vocabulary")}},
+    {"version": TEXT, "name": TEXT, **{name: check for name, check in JSON_CHECKS.items() if name not in ADDED_LATER}},
+    {"hash": TEXT, **{name: JSON_CHECKS[name] for name in ADDED_LATER}},
 )
 
 

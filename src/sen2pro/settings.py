@@ -149,12 +149,12 @@ class Settings:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any], **others: Any) -> Settings:
-        """Return the settings of a document that `JSON_CHECK` has passed; `others` are the caller's own."""
+        """Return the settings of a document that `JSON_CHECKS` have passed; `others` are the caller's own."""
         return cls(**{**arguments(document), **others})
 
 
 def arguments(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the data settings of a document that `JSON_CHECK` has passed, as arguments of `Sen2Pro`."""
+    """Return the data settings of a document that `JSON_CHECKS` have passed, as arguments of `Sen2Pro`."""
     found = {name: value for name, value in document.items() if name in DATA}
     samples = found.get("samples")
     if samples is not None:
@@ -169,3 +169,4 @@ CALLER = tuple(each.name for each in fields(Settings) if "check" not in each.met
 JSON_CHECKS: dict[str, documents.Check] = {
     each.name: each.metadata["check"] for each in fields(Settings) if "check" in each.metadata
 }
+ADDED_LATER = ("precision", "vocabulary")  # settings that older files do not have; a new data setting goes here

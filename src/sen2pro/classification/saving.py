@@ -38,7 +38,7 @@ from sen2pro.files.documents import (
     record,
 )
 from sen2pro.model import Sen2Pro
-from sen2pro.settings import JSON_CHECKS, METHODS
+from sen2pro.settings import ADDED_LATER, JSON_CHECKS, METHODS
 from sen2pro.signature import Signature
 from sen2pro.types import Array64
 
@@ -136,7 +136,11 @@ def _model(config: Mapping[str, Any], folder: Path, given: str | Path | Sen2Pro 
     return rebuilt({**kept, "model": name}) if isinstance(kept, dict) else name
 
 
-_RECIPE = record({"model": TEXT, "whitening": either(NULL, TRUTH), **JSON_CHECKS})
+_RECIPE = record(
+    {"model": TEXT, "whitening": either(NULL, TRUTH),
+     **{name: check for name, check in JSON_CHECKS.items() if name not in ADDED_LATER}},
+    {name: JSON_CHECKS[name] for name in ADDED_LATER},
+)  # fmt: skip
 _TUNING = {name: NUMBER for name in (f.name for f in fields(FineTuning)) if name != "checkpoints"}
 _SETTINGS = record(
     {

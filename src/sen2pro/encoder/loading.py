@@ -61,6 +61,11 @@ def load(
         model, tokenizer = _load_folder(folder, tokenizer, trust_remote_code, allow_pickle)
     with usable(folder):
         parts = _parts_of(model, tokenizer)
+        if parts.max_length < 1 or (parts.truncate_dim is not None and parts.truncate_dim < 1):
+            raise Sen2ProError(
+                f"the longest input ({parts.max_length} tokens) and the dimensions to keep ({parts.truncate_dim}) must "
+                "be at least 1"
+            )
     parts.folder = folder
     own_name = str(getattr(parts.network.config, "_name_or_path", "") or type(model).__name__)
     parts.name = name or Path(own_name).name
@@ -104,7 +109,7 @@ def _load_folder(folder: Path, tokenizer: Any, trust_remote_code: bool, allow_pi
     # A folder that is not trusted stays by itself: nothing is fetched for it.
     where: dict[str, Any] = {"trust_remote_code": trust_remote_code, "local_files_only": not trust_remote_code}
     if not trust_remote_code:
-        check_folder(folder)
+        check_folder(folder, allow_pickle=allow_pickle)
     try:
         with quietly():
             return _loaded(folder, tokenizer, where, options)

@@ -1,7 +1,7 @@
 """Write a file or a folder whole or not at all.
 
-The work goes to a temporary name beside the target, `.NAME.PID.partial`, which is renamed at the end. An error deletes
-it. A killed process cannot; the next one that writes to the same target deletes what a process left that is gone.
+The work goes to a temporary name beside the target, `.NAME.PID-NUMBER.partial`, which is renamed at the end. An error
+deletes it. A killed process cannot; the next one that writes to the same target deletes what a dead process left.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from itertools import count
 from pathlib import Path
 
 from sen2pro.errors import Sen2ProError
@@ -22,6 +23,7 @@ try:
 except ImportError:  # Windows, where an open file cannot be deleted, so that no lock is needed
     fcntl = None  # type: ignore[assignment]
 
+_NUMBERS = count()  # threads of one process may write to the same target
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -78,7 +80,7 @@ def _temporary(path: Path, *, folder: bool) -> Iterator[Path]:
     """Give a temporary name that this process holds, and delete all that is left of it in the end."""
     with _named(path):
         remove_abandoned(path)
-        temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
+        temporary = path.with_name(f".{path.name}.{os.getpid()}-{next(_NUMBERS)}.partial")
         _delete(temporary)
         if folder:
             temporary.mkdir()
@@ -96,7 +98,7 @@ def _temporary(path: Path, *, folder: bool) -> Iterator[Path]:
 def remove_abandoned(path: str | Path) -> None:
     """Delete the temporary files of `path` whose process is gone."""
     path = Path(path)
-    pattern = re.compile(rf"\.{re.escape(path.name)}\.(\d{{1,10}})\.partial")
+    pattern = re.compile(rf"\.{re.escape(path.name)}\.(\d{{1,10}})(-\d+)?\.partial")
     if not path.parent.is_dir():
         return
     for place in list(path.parent.iterdir()):

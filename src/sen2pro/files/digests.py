@@ -41,8 +41,11 @@ class ContentDigest:
         """Add texts to a column."""
         if not values:
             return
-        encoded = (value.encode("utf-8", "surrogatepass") for value in values)
-        self._of(column).update(b"".join(b"%d:%b" % (len(value), value) for value in encoded))
+        state = self._of(column)
+        for value in values:
+            encoded = value.encode("utf-8", "surrogatepass")
+            state.update(b"%d:" % len(encoded))
+            state.update(encoded)
 
     def value(self, **about: Any) -> str:
         """Return the digest of all columns and of what else is said about them, which JSON must be able to spell."""

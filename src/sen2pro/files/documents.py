@@ -29,7 +29,9 @@ Check = Callable[[Any, str], None]
 LARGEST = 64 << 20  # bytes of a document
 DIGEST = "digest"
 # What only the caller may decide. A document that could grant these would be able to run code, or to fetch it.
-GRANTED_BY_CALLER = ("allow_pickle", "device", "revision", "token", "trust_remote_code")
+GRANTED_BY_CALLER = (
+    "allow_pickle", "device", "head", "model", "revision", "token", "tokenizer", "trust_remote_code", "whitening",
+)  # fmt: skip
 
 
 def parse(text: str | bytes, place: str) -> Any:

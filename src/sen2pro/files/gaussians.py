@@ -134,6 +134,8 @@ class GaussianWriter:
         A Parquet file also gets the column `total_variance` and, where `parts` gives the Gaussians of the sources as
         `encode_sources` does, `model_variance` and `data_variance`: for other tools, to sort and filter by.
         """
+        if self._temporary == self.path:
+            raise Sen2ProError("write inside a with block: with GaussianWriter(path) as writer: ...")
         columns = {name: values for name, values in (("id", ids), ("text", texts)) if values is not None}
         rows = 1 if len(gaussian.shape) == 1 else len(gaussian)
         for name, values in columns.items():
@@ -327,7 +329,8 @@ def _read_parquet(path: Path, digest: ContentDigest | None) -> Content:
         numbers = {name: np.empty((rows, size) if name in _VECTORS else rows, np.float32)
                    for name, size in sizes.items()}  # fmt: skip
         strings: dict[str, list[str]] = {name: [] for name in _STRINGS if name in file.schema_arrow.names}
-        done = 0
+    done = 0
+    with parquet.opened(path, read_dictionary=list(strings)) as file:  # texts that repeat are kept once
         for batch in file.iter_batches(batch_size=_BATCH, columns=[*sizes, *strings]):
             _check_rows(path, batch, done)
             if done + len(batch) > rows:
@@ -340,7 +343,7 @@ def _read_parquet(path: Path, digest: ContentDigest | None) -> Content:
                 if digest is not None:
                     digest.numbers(name, values[here])
             for name, texts in strings.items():
-                more = batch.column(name).to_pylist()
+                more = parquet.texts(batch.column(name))
                 texts += more
                 if digest is not None:
                     digest.texts(name, more)

@@ -27,5 +27,17 @@ def opened(path: str | Path, **options: Any) -> Iterator[Any]:
         raise Sen2ProError(f"{path} is not a whole Parquet file: {_first_line(error)}") from None
 
 
+def texts(column: Any) -> list[str]:
+    """Return the texts of a column; equal ones are one object, where a dictionary holds them."""
+    import pyarrow as pa
+
+    if not pa.types.is_dictionary(column.type):
+        return list(column.to_pylist())
+    values, indices = column.dictionary.to_pylist(), column.indices.to_pylist()
+    if any(not 0 <= index < len(values) for index in indices):
+        raise pa.ArrowInvalid("texts are missing")
+    return [values[index] for index in indices]
+
+
 def _first_line(error: BaseException) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0]

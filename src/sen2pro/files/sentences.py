@@ -183,7 +183,8 @@ class Source:
         first = 1
         with parquet.opened(self.path, read_dictionary=columns) as file:
             for batch in file.iter_batches(batch_size=4096, columns=columns):
-                self._check_texts(first, batch, column)
+                for name in columns:
+                    self._check_texts(first, batch, name)
                 yield first, batch
                 first += len(batch)
 
