@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -123,18 +124,25 @@ def _load_folder(folder: Path, tokenizer: Any, trust_remote_code: bool, allow_pi
 
 @contextmanager
 def quietly() -> Iterator[None]:
-    """Switch off the loading bars and the advice of the libraries underneath for a while."""
-    from transformers.utils import logging
+    """Switch off the loading bars and the advice of the libraries underneath for a while.
 
-    bars, level = logging.is_progress_bar_enabled(), logging.get_verbosity()
-    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
-    logging.set_verbosity_error()  # type: ignore[no-untyped-call]
+    Their advice quotes files of the folder as they are, control codes included.
+    """
+    from transformers.utils import logging as bars
+
+    had_bars, level = bars.is_progress_bar_enabled(), bars.get_verbosity()
+    others = logging.getLogger("sentence_transformers")
+    before = others.level
+    bars.disable_progress_bar()  # type: ignore[no-untyped-call]
+    bars.set_verbosity_error()  # type: ignore[no-untyped-call]
+    others.setLevel(logging.ERROR)
     try:
         yield
     finally:
-        logging.set_verbosity(level)
-        if bars:
-            logging.enable_progress_bar()  # type: ignore[no-untyped-call]
+        others.setLevel(before)
+        bars.set_verbosity(level)
+        if had_bars:
+            bars.enable_progress_bar()  # type: ignore[no-untyped-call]
 
 
 def _loaded(folder: Path, tokenizer: Any, where: dict[str, Any], options: dict[str, Any]) -> tuple[Any, Any]:
