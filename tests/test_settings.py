@@ -19,7 +19,7 @@ from sen2pro.classification import Sen2ProClassifier
 from sen2pro.cli import options
 from sen2pro.cli.app import app
 from sen2pro.files import documents
-from sen2pro.settings import CALLER, DATA, Settings
+from sen2pro.settings import CALLER, DATA, Settings, arguments
 
 # A value for each setting that differs from its default. A new setting must get one here.
 OTHERS = {
@@ -61,7 +61,7 @@ def differing(shared_folder):
 def test_a_setting_survives_json(name):
     settings = Settings(**tried(name))
     document = json.loads(json.dumps(settings.to_json()))
-    assert getattr(Settings.from_json(document), name) == getattr(settings, name) == OTHERS[name]
+    assert getattr(Settings(**arguments(document)), name) == getattr(settings, name) == OTHERS[name]
 
 
 @pytest.mark.parametrize("name", DATA)

@@ -147,11 +147,6 @@ class Settings:
         found["vocabulary"] = None if self.vocabulary is None else list(self.vocabulary)
         return found
 
-    @classmethod
-    def from_json(cls, document: Mapping[str, Any], **others: Any) -> Settings:
-        """Return the settings of a document that `JSON_CHECKS` have passed; `others` are the caller's own."""
-        return cls(**{**arguments(document), **others})
-
 
 def arguments(document: Mapping[str, Any]) -> dict[str, Any]:
     """Return the data settings of a document that `JSON_CHECKS` have passed, as arguments of `Sen2Pro`."""

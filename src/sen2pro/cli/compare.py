@@ -8,9 +8,10 @@ import numpy as np
 from rich.table import Table
 from rich.text import Text
 
-from sen2pro.cli.options import far, far_notes, load, need_head, notes, report
+from sen2pro.cli.options import far_notes, load, need_head, notes, report
 from sen2pro.cli.terminal import Console
 from sen2pro.distances import METRICS, distance_pairwise
+from sen2pro.files.encoding import far_from_head
 
 _READING = {
     "sen2pro": "smaller is closer; Eq. 6 of the paper",
@@ -52,4 +53,4 @@ def run(a: str, b: str, *, settings: dict[str, Any]) -> None:
         doubt.add_row(Text(sentence), *(f"{each.total_variance[i]:.4f}" for each in columns))
 
     Console().print(closeness, doubt)
-    report([*gathered, *far_notes(far(both), 2)], both.signature)
+    report([*gathered, *far_notes(far_from_head(both), 2)], both.signature)

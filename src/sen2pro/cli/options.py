@@ -18,7 +18,6 @@ from sen2pro.errors import Sen2ProError, Sen2ProWarning, TruncationWarning
 from sen2pro.settings import Settings
 
 if TYPE_CHECKING:
-    from sen2pro.gaussian import Gaussian
     from sen2pro.model import Sen2Pro
 
 _FIELDS = {each.name: each for each in fields(Settings)}
@@ -118,11 +117,6 @@ def need_head(model: Sen2Pro) -> None:
             f"there is no head for {model.encoder.name} with these settings to shrink towards; fit one with sen2pro "
             "distill and pass it with --head"
         )
-
-
-def far(gaussian: Gaussian) -> int:
-    """Return how many sentences are far from all that a head was fitted on."""
-    return 0 if gaussian.coverage is None else int((gaussian.coverage < 0.01).sum())
 
 
 def far_notes(count: int, total: int) -> list[Sen2ProWarning]:

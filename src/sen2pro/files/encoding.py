@@ -7,9 +7,10 @@ from typing import Any, NamedTuple
 
 from sen2pro.files.gaussians import GaussianWriter
 from sen2pro.files.sentences import Source
+from sen2pro.gaussian import Gaussian
 
 CHUNK = 256  # sentences in memory at once
-FAR = 0.01  # a coverage below which a prediction is not to be trusted
+_FAR = 0.01  # a coverage below which a prediction is not to be trusted
 
 
 class Summary(NamedTuple):
@@ -17,6 +18,11 @@ class Summary(NamedTuple):
 
     sentences: int
     far: int  # sentences unlike all that the head was fitted on
+
+
+def far_from_head(gaussian: Gaussian) -> int:
+    """Return how many sentences are unlike all that the head was fitted on."""
+    return 0 if gaussian.coverage is None else int((gaussian.coverage < _FAR).sum())
 
 
 def encode_into(
@@ -61,7 +67,7 @@ def encode_into(
             parts=parts,
         )
         sentences += len(records)
-        far += 0 if gaussian.coverage is None else int((gaussian.coverage < FAR).sum())
+        far += far_from_head(gaussian)
     if not sentences:
         writer.write(model.encode([]))
     return Summary(sentences, far)
