@@ -123,7 +123,9 @@ class _Ridge:
         self._solve = (v[good].T / s[good] @ self._q.T) / size[:, None]
         self._cross = self._solve @ features
         left = features - terms @ self._cross
-        self._scale = np.sqrt((left**2).mean(axis=0)) + 1e-12
+        scale = np.sqrt((left**2).mean(axis=0))
+        # A dimension that never varies holds nothing but rounding errors; it must not be blown up and read.
+        self._scale = np.where(scale > 1e-6 * np.median(scale), scale, np.inf) if scale.size else scale
         left /= self._scale
         gram = left.T @ left if left.shape[0] >= left.shape[1] else left @ left.T
         values, vectors = np.linalg.eigh(gram)
@@ -274,9 +276,10 @@ def _fit_all(
         linear, out = ridges[choice.variance].fit(targets, candidates[choice.variance], choice.transform)
         predicted = lesson.variances(choice.transform, out)
         scale = lesson.scale(predicted, slice(None))
-        parts["variances"][source] = lesson.spread(linear, scale)
+        parts["variances"][source] = lesson.spread(linear, scale).in_half()
         parts["strengths"][source] = lesson.strength(np.log(scale * predicted))
-        parts["shifts"][source], out = ridges[choice.shift].fit(lesson.shift, candidates[choice.shift])
+        linear, out = ridges[choice.shift].fit(lesson.shift, candidates[choice.shift])
+        parts["shifts"][source] = linear.in_half()
         noise = lesson.samples.variance.mean(axis=0) / lesson.samples.count
         parts["errors"][source] = np.maximum(((out - lesson.shift) ** 2).mean(axis=0) - noise, 0).astype(np.float32)
         parts["live"][source] = lesson.live

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -70,9 +70,18 @@ class Linear:
 
     layers: tuple[int, ...] | None
     terms: Array  # (b, k)
-    states: Array  # (F, r)
-    directions: Array  # (r, k)
+    states: NDArray[Any]  # (F, r)
+    directions: NDArray[Any]  # (r, k)
     transform: str = ""
+
+    def in_half(self) -> Linear:
+        """Return the same map with its two large tables in float16, which is half the size."""
+        high, low = (
+            np.abs(table).max(axis=axis, initial=1e-30) for table, axis in ((self.states, 0), (self.directions, 1))
+        )
+        balance = np.sqrt(low / high)  # both tables in the same range, far from what float16 cannot hold
+        directions = (self.directions / balance[:, None]).astype(np.float16)
+        return replace(self, states=(self.states * balance).astype(np.float16), directions=directions)
 
     def __call__(self, states: States, scalars: Array64) -> Array64:
         """Predict for n sentences."""
@@ -120,7 +129,7 @@ class Coverage:
         return np.asarray(np.where(inside, share, 0.0), np.float32)
 
 
-def _check_width(features: Array64, weights: Array) -> None:
+def _check_width(features: Array64, weights: NDArray[Any]) -> None:
     if features.shape[1] != len(weights):
         raise Sen2ProError(
             f"this head reads {len(weights)} numbers of a sentence, but the network gives {features.shape[1]}: it was "
@@ -369,11 +378,12 @@ def _check_config(config: Any, place: str) -> None:
 
 def _expected(config: Mapping[str, Any]) -> dict[str, tensors.Expected]:
     """Return what the tensors of a head must be, from what its configuration says."""
-    flat, table = tensors.Expected("F32", 1), tensors.Expected("F32", 2)
+    flat, table = tensors.Expected("F32", 1), tensors.Expected("F16 or F32", 2)
     return {
         **{f"coverage.{name}": flat for name in _COVERAGE},
         "coverage.axes": tensors.Expected("F16", 2),
         **{f"{name}.{part}": table for name in _names(config) for part in _PARTS},
+        **{f"{name}.terms": tensors.Expected("F32", 2) for name in _names(config)},
         **{f"{source}.error": flat for source in config["strengths"]},
         **{f"{source}.live": tensors.Expected("BOOL", 1) for source in config["strengths"]},
     }

@@ -31,7 +31,7 @@ class Tensor(NamedTuple):
 class Expected(NamedTuple):
     """What a tensor must be."""
 
-    type: str
+    type: str  # F32, or several: F16 or F32
     dimensions: int
 
 
@@ -71,7 +71,7 @@ def check(header: Header, expected: Mapping[str, Expected], place: str) -> None:
         found = header.tensors.get(name)
         if found is None:
             raise Sen2ProError(f"{place} has no tensor {name!r}")
-        if found.type != wanted.type:
+        if found.type not in wanted.type.split(" or "):
             raise Sen2ProError(f"{place}: the numbers of {name!r} must be {wanted.type}, not {found.type}")
         if len(found.shape) != wanted.dimensions:
             raise Sen2ProError(
