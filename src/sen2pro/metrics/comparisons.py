@@ -116,16 +116,12 @@ class Board:
 
     def numbers(self, **about: str) -> list[dict[str, Any]]:
         """Return the lines for JSON, each with `about` before it."""
-        return [
-            {
-                **about,
-                **dict(zip(self.names, line.labels, strict=True)),
-                "paper": list(line.paper) if line.paper else None,
-                "ours": line.ours.to_dict() if line.ours else None,
-                **({"missing": line.missing} if line.missing else {}),
-            }
-            for line in self.lines
-        ]
+        rows: list[dict[str, Any]] = []
+        for line in self.lines:
+            paper, ours = line.paper and list(line.paper), line.ours and line.ours.to_dict()
+            rows.append({**about, **dict(zip(self.names, line.labels, strict=True)), "paper": paper, "ours": ours})
+            rows[-1] |= {"missing": line.missing} if line.missing else {}
+        return rows
 
 
 def format_p(p: float) -> str:

@@ -51,11 +51,7 @@ class Sen2ProSimilarity(_ModelMetric):
 
 
 def _distinct(candidates: list[str], references: list[str]) -> tuple[list[str], Labels, Labels]:
-    """Return the different texts, and where among them each candidate and each reference stands.
-
-    >>> _distinct(["x", "y"], ["y", "y"])
-    (['x', 'y'], array([0, 1]), array([1, 1]))
-    """
+    """Return the different texts, and where among them each candidate and each reference stands."""
     place = {text: i for i, text in enumerate(dict.fromkeys([*candidates, *references]))}
     a, b = (np.array([place[text] for text in texts], np.int64) for texts in (candidates, references))
     return list(place), a, b

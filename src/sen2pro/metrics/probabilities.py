@@ -111,7 +111,7 @@ def calibration_error(probabilities: ArrayLike, truth: ArrayLike, bins: int = BI
 
 @dataclass(frozen=True)
 class Reliability:
-    """Of each bin of confidence: its share of the rows, their mean confidence, their accuracy (0 where empty)."""
+    """The share of the rows in each bin of confidence, their mean confidence and their accuracy (0 where empty)."""
 
     edges: Array64  # (bins + 1,)
     share: Array64  # (bins,)

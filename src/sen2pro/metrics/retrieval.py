@@ -82,7 +82,7 @@ def differences(vectors: Array | Array64, where: Labels) -> Array64:
     >>> differences(vectors, np.array([[0, 1, 2, 3]]))  # |5 - 2|
     array([3.])
     """
-    a, b, c, d = (np.asarray(vectors, np.float64)[where[:, i]] for i in range(4))
+    a, b, c, d = np.asarray(vectors, np.float64)[where.T]
     return np.asarray(np.abs(np.linalg.norm(a - b, axis=1) - np.linalg.norm(c - d, axis=1)))
 
 
