@@ -46,11 +46,11 @@ def test_probabilities_that_come_true_as_often_as_they_say_are_calibrated():
     assert metrics.calibration_error(np.c_[p, 1 - p], truth) < 0.02
 
 
-def test_accuracy_at_coverage_leaves_out_the_least_certain_fifth():
+def test_accuracy_of_answered_leaves_out_the_least_certain_fifth():
     # Four of five rows stay: the one at 0.55, which is right, goes; of the others three are right.
-    assert metrics.accuracy_at_coverage(PROBABILITIES, TRUTH) == 0.75
-    assert metrics.accuracy_at_coverage(PROBABILITIES, TRUTH, coverage=0.6) == 1.0
-    assert metrics.accuracy_at_coverage(PROBABILITIES, TRUTH, coverage=1.0) == 0.8
+    assert metrics.accuracy_of_answered(PROBABILITIES, TRUTH) == 0.75
+    assert metrics.accuracy_of_answered(PROBABILITIES, TRUTH, answered=0.6) == 1.0
+    assert metrics.accuracy_of_answered(PROBABILITIES, TRUTH, answered=1.0) == 0.8
 
 
 def test_confusion_has_the_truth_in_its_rows():

@@ -59,7 +59,7 @@ def test_a_signature_is_one_line_of_names_and_values(every):
         ([], [], "nothing to score"),
         (["a", "b"], ["a", " "], "reference 2 is empty or blank"),
         ("a b", ["a b"], "give a list of candidates"),
-        (["a", None], ["a", "b"], "candidate 2 is not a text but NoneType"),
+        (["a", None], ["a", "b"], "candidate 2 must be a text, not NoneType"),
         (["a"], ["b \ud800"], "reference 1 holds half a surrogate pair"),
     ],
 )

@@ -2,13 +2,11 @@
 
 import numpy as np
 import pytest
-from small_data import write_sts
 
 from sen2pro import Gaussian, distance
 from sen2pro.metrics import retrieval, sts
 from sen2pro.metrics.statistics import Undefined, aligned, by_system, spearman
 from sen2pro.metrics.sts import Pairs
-from sen2pro.paper.data import read_sts
 from sen2pro.paper.tables import theorems as theory
 from sen2pro.paper.tables.pairs import full_distance
 
@@ -23,16 +21,6 @@ def test_sts_aggregations_by_hand():
     # all: ranks of the scores 1 2 3 8 7 6 5 4, of gold 1.5 3.5 5.5 1.5 3.5 5.5 7 8, centred products by hand
     x, y = np.array([1, 2, 3, 8, 7, 6, 5, 4]) - 4.5, np.array([1.5, 3.5, 5.5, 1.5, 3.5, 5.5, 7, 8]) - 4.5
     assert sts.correlation(scores, PAIRS) == pytest.approx((x @ y) / np.sqrt((x @ x) * (y @ y)))
-
-
-def test_sts_compares_a_model_with_its_own_plain_cosine(tiny, tmp_path, monkeypatch):
-    write_sts(tmp_path, "stsb_test")
-    monkeypatch.setenv("SEN2PRO_DATA", str(tmp_path))
-    pairs = read_sts("stsb_test")
-    found = sts.evaluate(tiny, pairs)
-    a, b = tiny.encode(list(pairs.left)), tiny.encode(list(pairs.right))
-    assert found.value == pytest.approx(100 * sts.correlation(tiny.similarity_pairwise(a, b), pairs))
-    assert found.n == len(pairs)
 
 
 def test_evalrank_ranks_by_hand():

@@ -37,10 +37,10 @@ def evaluate_on(
     scores = metrics.evaluate(probabilities, truth)
     table = metrics.confusion(probabilities.argmax(axis=1), truth, len(classes))
     low, high = metrics.interval(scores.accuracy, scores.n)
-    lowest, highest = metrics.interval(scores.accuracy_at_coverage, max(1, round(metrics.COVERAGE * scores.n)))
+    lowest, highest = metrics.interval(scores.accuracy_of_answered, max(1, round(metrics.ANSWERED * scores.n)))
     measures = [
         ["accuracy", f"{scores.accuracy:.4f}", f"[{low:.4f}, {high:.4f}]"],
-        ["accuracy of the surest 80 %", f"{scores.accuracy_at_coverage:.4f}", f"[{lowest:.4f}, {highest:.4f}]"],
+        ["accuracy of the surest 80 %", f"{scores.accuracy_of_answered:.4f}", f"[{lowest:.4f}, {highest:.4f}]"],
         ["log-loss", f"{scores.log_loss:.4f}", ""],
         ["expected calibration error", f"{scores.calibration_error:.4f}", ""],
     ]

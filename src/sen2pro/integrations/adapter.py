@@ -1,8 +1,9 @@
-"""Gaussians for tools that pass arrays around: one row a sentence, the mean and the variance side by side."""
+"""Gaussians for tools that pass arrays around: a sentence is one row, its mean and its variance side by side."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,7 +12,6 @@ from sen2pro.distances import METRICS
 from sen2pro.errors import Sen2ProError, one_of
 from sen2pro.gaussian import Gaussian
 from sen2pro.model import Sen2Pro
-from sen2pro.progress import Show
 from sen2pro.types import Array
 
 if TYPE_CHECKING:
@@ -21,18 +21,9 @@ if TYPE_CHECKING:
 _PROMPT_NAMES = {"query": ("query",), "document": ("document", "passage", "corpus")}
 
 
+@dataclass(eq=False)
 class GaussianArrays:
-    """What MTEB's models and sentence-transformers' have in common: rows (n, 2k), and the similarity of rows.
-
-    Parameters
-    ----------
-    model
-        The model that encodes.
-    metric, alpha
-        Which distance the similarity is the negative of, as for `Sen2Pro.similarity`.
-    batch_size
-        As for `Sen2Pro.encode`, forward passes at once. The batch sizes that evaluators send count sentences and are
-        not used; no result depends on them.
+    """The parent of `MTEBModel` and `EvaluationModel`: rows (n, 2k), and the similarity of rows.
 
     Examples
     --------
@@ -44,62 +35,45 @@ class GaussianArrays:
     tensor([0, 1, 2])
     """
 
-    def __init__(
-        self,
-        model: Sen2Pro,
-        *,
-        metric: str = "sen2pro",
-        alpha: float | str = "ratio",
-        batch_size: int | None = None,
-    ) -> None:
-        if not isinstance(model, Sen2Pro):
-            raise Sen2ProError(f"give a Sen2Pro, not {type(model).__name__}; to make one: Sen2Pro(...)")
-        self.model, self.alpha, self.batch_size = model, alpha, batch_size
-        self.metric = one_of("metric", metric, METRICS)
+    model: Sen2Pro
+    _: KW_ONLY
+    metric: str = "sen2pro"
+    alpha: float | str = "ratio"
+    batch_size: int | None = None
 
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.model!r}, metric={self.metric!r}, alpha={self.alpha!r})"
+    def __post_init__(self) -> None:
+        if not isinstance(self.model, Sen2Pro):
+            raise Sen2ProError(f"give a Sen2Pro, not {type(self.model).__name__}; to make one: Sen2Pro(...)")
+        one_of("metric", self.metric, METRICS)
 
-    def rows(
-        self,
-        sentences: str | Sequence[str],
-        *,
-        prompt_name: str | None = None,
-        prompt: str | None = None,
-        show_progress_bar: Show = None,
-    ) -> Array:
-        """Return mean and variance of each sentence side by side: (n, 2k) float32, or (2k,) of a single string."""
-        g = self.model.encode(
-            sentences,
-            batch_size=self.batch_size,
-            show_progress_bar=show_progress_bar,
-            prompt_name=prompt_name,
-            prompt=prompt,
-        )
+    def rows(self, sentences: str | Sequence[str], **options: Any) -> Array:
+        """Return mean and variance of each sentence side by side: (n, 2k) float32, or (2k,) of a single string.
+
+        Options are those of `Sen2Pro.encode`.
+        """
+        g = self.model.encode(sentences, batch_size=self.batch_size, **options)
         return np.concatenate([g.mean, g.variance], axis=-1)
 
     def gaussians(self, rows: Any) -> Gaussian:
         """Return the Gaussians that `rows` holds (an array or a tensor), with the signature of the model."""
         array, dim = np.asarray(rows), self.model.dim
         if array.shape[-1:] != (2 * dim,):
-            raise Sen2ProError(
-                f"rows of this model hold {dim} means and {dim} variances, but the array has shape {array.shape}"
-            )
+            raise Sen2ProError(f"rows of this model hold {dim} means and {dim} variances, not shape {array.shape}")
         return Gaussian(array[..., :dim], array[..., dim:], self.model.signature())
 
     def similarity(self, embeddings1: Any, embeddings2: Any) -> torch.Tensor:
         """Return the similarity of every row with every one of the other array: (n, m), greater is closer."""
-        import torch
-
-        a, b = self.gaussians(embeddings1), self.gaussians(embeddings2)
-        return torch.from_numpy(self.model.similarity(a, b, metric=self.metric, alpha=self.alpha))
+        return self._compare(self.model.similarity, embeddings1, embeddings2)
 
     def similarity_pairwise(self, embeddings1: Any, embeddings2: Any) -> torch.Tensor:
         """Return the similarity of each row with its partner: (n,), greater is closer."""
+        return self._compare(self.model.similarity_pairwise, embeddings1, embeddings2)
+
+    def _compare(self, similarity: Callable[..., Array], embeddings1: Any, embeddings2: Any) -> torch.Tensor:
         import torch
 
         a, b = self.gaussians(embeddings1), self.gaussians(embeddings2)
-        return torch.from_numpy(self.model.similarity_pairwise(a, b, metric=self.metric, alpha=self.alpha))
+        return torch.from_numpy(similarity(a, b, metric=self.metric, alpha=self.alpha))
 
     def prompt_name(self, side: str) -> str | None:
         """Return the name of the model's prompt for one side of a search, `query` or `document`, if it has one."""

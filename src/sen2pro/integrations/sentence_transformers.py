@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sentence_transformers.sentence_transformer.evaluation import EmbeddingSimilarityEvaluator
 
@@ -22,9 +22,8 @@ class EvaluationModel(GaussianArrays):
     """A `Sen2Pro` in the place where an evaluator of sentence-transformers expects a `SentenceTransformer`.
 
     A sentence is one row: its mean and its variance side by side. `InformationRetrievalEvaluator` asks the model for
-    the similarity of rows, and so gives that of the Gaussians. `EmbeddingSimilarityEvaluator` knows four functions of
-    vectors and no other: use `SimilarityEvaluator`, which asks the model. (Of those four, `manhattan` is twice Eq. 6
-    with alpha=0.5.)
+    the similarity of rows, which is that of the Gaussians. `EmbeddingSimilarityEvaluator` knows only four functions of
+    vectors (of which `manhattan` is twice Eq. 6 with alpha=0.5): use `SimilarityEvaluator`, which asks the model.
 
     Parameters
     ----------
@@ -61,9 +60,8 @@ class EvaluationModel(GaussianArrays):
         truncate_dim: int | None = None,
     ) -> Array | torch.Tensor:
         """Return mean and variance of each sentence side by side: (n, 2k), or (2k,) of a single string."""
-        refused: dict[str, object] = {"truncate_dim": truncate_dim, "normalize_embeddings": normalize_embeddings}
-        if precision != "float32":
-            refused["precision"] = precision
+        quantised = None if precision == "float32" else precision
+        refused = {"truncate_dim": truncate_dim, "normalize_embeddings": normalize_embeddings, "precision": quantised}
         for name, value in refused.items():
             if value:
                 raise Sen2ProError(f"{name}={value!r} is for vectors; a mean and a variance side by side are not one")
@@ -78,14 +76,14 @@ class EvaluationModel(GaussianArrays):
         self, sentences: str | Sequence[str], prompt_name: str | None = None, prompt: str | None = None, **options: Any
     ) -> Array | torch.Tensor:
         """Encode with the model's prompt for queries, if it has one and none is given; arguments as for `encode`."""
-        name = prompt_name if prompt_name or prompt is not None else self.prompt_name("query")
+        name = prompt_name or (self.prompt_name("query") if prompt is None else None)
         return self.encode(sentences, name, prompt, **options)
 
     def encode_document(
         self, sentences: str | Sequence[str], prompt_name: str | None = None, prompt: str | None = None, **options: Any
     ) -> Array | torch.Tensor:
         """Encode with the model's prompt for documents, if it has one and none is given; arguments as for `encode`."""
-        name = prompt_name if prompt_name or prompt is not None else self.prompt_name("document")
+        name = prompt_name or (self.prompt_name("document") if prompt is None else None)
         return self.encode(sentences, name, prompt, **options)
 
 
@@ -112,42 +110,26 @@ class SimilarityEvaluator(EmbeddingSimilarityEvaluator):  # type: ignore[misc, u
     ) -> dict[str, float]:
         """Return the Spearman and Pearson correlations of similarities with the scores, and append them to the CSV."""
         rows = self.embed_inputs(model, self.sentences1), self.embed_inputs(model, self.sentences2)
-        found = model.similarity_pairwise(*rows).numpy()
-        name = model.similarity_fn_name
-        metrics = {
-            f"pearson_{name}": pearson(found, self.scores),
-            f"spearman_{name}": spearman(found, self.scores),
-        }
+        scores, name = model.similarity_pairwise(*rows).numpy(), model.similarity_fn_name
+        metrics = {f"{kind.__name__}_{name}": kind(scores, self.scores) for kind in (pearson, spearman)}
         self.primary_metric = f"spearman_{name}"
         if output_path is not None and self.write_csv:
-            _append(Path(output_path) / self.csv_file, {"epoch": epoch, "steps": steps, **metrics})
+            Path(output_path).mkdir(parents=True, exist_ok=True)
+            row = {"epoch": epoch, "steps": steps, **metrics}
+            with (Path(output_path) / self.csv_file).open("a", newline="", encoding="utf-8") as file:
+                csv.writer(file).writerows([row.values()] if file.tell() else [row, row.values()])
         metrics = dict(self.prefix_name_to_metrics(metrics, self.name))
         self.store_metrics_in_model_card_data(model, metrics, epoch, steps)
         return metrics
 
 
-class _NoCard:
+class _NoCard(NamedTuple):
     """Takes what an evaluator reports for the model card, and keeps none of it."""
 
-    def __init__(self, metric: str) -> None:
-        self.metric = metric
+    metric: str
 
-    def set_evaluation_metrics(
-        self, evaluator: Any, metrics: Mapping[str, float], epoch: int = 0, step: int = 0
-    ) -> None:
+    def set_evaluation_metrics(self, evaluator: Any, metrics: Mapping[str, float], *_: int, **__: int) -> None:
         """Raise if there is no result: `EmbeddingSimilarityEvaluator` skips a similarity that it does not know."""
         if not metrics:
-            raise Sen2ProError(
-                f"{type(evaluator).__name__} does not know the similarity {self.metric!r}; use "
-                "sen2pro.integrations.sentence_transformers.SimilarityEvaluator"
-            )
-
-
-def _append(path: Path, row: Mapping[str, float]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    new = not path.is_file()
-    with path.open("a", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, list(row))
-        if new:
-            writer.writeheader()
-        writer.writerow(row)
+            said = f"{type(evaluator).__name__} does not know the similarity {self.metric!r}"
+            raise Sen2ProError(f"{said}; use sen2pro.integrations.sentence_transformers.SimilarityEvaluator")

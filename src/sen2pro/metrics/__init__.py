@@ -12,30 +12,23 @@ True
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sen2pro.errors import Sen2ProError, one_of
 from sen2pro.metrics.base import Metric
-from sen2pro.metrics.bertscore import BertScore
 from sen2pro.metrics.cder import Cder
-from sen2pro.metrics.embedding import Sen2ProSimilarity, Sen2VecCosine
+from sen2pro.metrics.embedding import BertScore, Sen2ProSimilarity, Sen2VecCosine
 from sen2pro.metrics.lexical import Bleu, BleuNltk, Chrf, Meteor, RougeL, Ter
-from sen2pro.metrics.words import Average, Extrema, Greedy, has_glove
+from sen2pro.metrics.words import COMPARISONS, WordVectors, has_glove
 
 if TYPE_CHECKING:
     from sen2pro.model import Sen2Pro
 
 __all__ = ["METRICS", "Bleu", "Meteor", "Metric", "metric", "needs_model"]
 
-_OF_MODEL: dict[str, Callable[[Sen2Pro], Metric]] = {
-    kind.name: kind for kind in (Sen2ProSimilarity, Sen2VecCosine, BertScore)
-}
-_OF_VECTORS: dict[str, Callable[[Sen2Pro | None], Metric]] = {kind.name: kind for kind in (Greedy, Average, Extrema)}
-_OF_TEXT: dict[str, Callable[[], Metric]] = {
-    kind.name: kind for kind in (Bleu, BleuNltk, Chrf, Ter, Cder, RougeL, Meteor)
-}
-METRICS = (*_OF_MODEL, *_OF_VECTORS, *_OF_TEXT)
+_OF_MODEL: dict[str, Any] = {kind.name: kind for kind in (Sen2ProSimilarity, Sen2VecCosine, BertScore)}
+_OF_TEXT: dict[str, Any] = {kind.name: kind for kind in (Bleu, BleuNltk, Chrf, Ter, Cder, RougeL, Meteor)}
+METRICS = (*_OF_MODEL, *COMPARISONS, *_OF_TEXT)
 
 
 def metric(name: str, *, model: Sen2Pro | None = None) -> Metric:
@@ -46,17 +39,16 @@ def metric(name: str, *, model: Sen2Pro | None = None) -> Metric:
     name
         One of `METRICS`.
     model
-        What `sen2pro`, `sen2vec` and `bertscore` encode with, and `greedy`, `average` and `extrema` where GloVe is not
-        installed; the others do not look at it.
+        Encodes the texts for `sen2pro`, `sen2vec` and `bertscore`. Also gives the word vectors of `greedy`, `average`
+        and `extrema` if GloVe is not installed. The other metrics do not use it.
     """
     one_of("metric", name, METRICS)
-    if name in _OF_TEXT:
-        return _OF_TEXT[name]()
-    if name in _OF_VECTORS:
-        return _OF_VECTORS[name](model)
-    if model is None:
+    if name in _OF_MODEL and model is None:
         raise Sen2ProError(f"the metric {name!r} needs a model: metric({name!r}, model=Sen2Pro())")
-    return _OF_MODEL[name](model)
+    if name in COMPARISONS:
+        return WordVectors(name, model)
+    made: Metric = _OF_TEXT[name]() if name in _OF_TEXT else _OF_MODEL[name](model)
+    return made
 
 
 def needs_model(name: str) -> bool:
@@ -65,4 +57,4 @@ def needs_model(name: str) -> bool:
     >>> needs_model("sen2pro"), needs_model("bleu")
     (True, False)
     """
-    return one_of("metric", name, METRICS) in _OF_MODEL or (name in _OF_VECTORS and not has_glove())
+    return one_of("metric", name, METRICS) in _OF_MODEL or (name in COMPARISONS and not has_glove())

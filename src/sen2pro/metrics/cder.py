@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
 
 import numpy as np
 
@@ -20,30 +19,26 @@ class Cder(Metric):
     array([1. , 0.5, 0. ])
     """
 
-    name: ClassVar[str] = "cder"
+    name = "cder"
 
     def _signature(self) -> str:
         return f"sen2pro:{__version__}|case:mixed|tok:spaces|jump:1"
 
-    def _segments(self, candidates: list[str], references: list[str]) -> list[float]:
-        return [1 - errors / length for errors, length in self._errors(candidates, references)]
+    def _segment(self, candidate: str, reference: str) -> float:
+        return self._corpus([candidate], [reference])
 
     def _corpus(self, candidates: list[str], references: list[str]) -> float:
-        pairs = self._errors(candidates, references)
-        return 1 - sum(errors for errors, _ in pairs) / sum(length for _, length in pairs)
-
-    def _errors(self, candidates: list[str], references: list[str]) -> list[tuple[int, int]]:
-        """Return the distance of each pair and the length of its reference."""
         split = [(c.split(), r.split()) for c, r in zip(candidates, references, strict=True)]
-        return [(block_distance(candidate, reference), len(reference)) for candidate, reference in split]
+        return 1 - sum(block_distance(*pair) for pair in split) / sum(len(reference) for _, reference in split)
 
 
 def block_distance(candidate: Sequence[str], reference: Sequence[str]) -> int:
     """Return the least number of edits and jumps that turn the candidate into the reference.
 
     The path reads the reference from left to right, each word once: kept, replaced or put in. Between two words it may
-    jump to any place in the candidate for 1, so a block that was moved costs jumps, not a word at a time; what is
-    jumped over, or read again, costs nothing more. It begins at the candidate's first word and ends behind its last.
+    jump to any place in the candidate for 1, so a block that was moved costs jumps, not a word at a time. Words that
+    are jumped over or read again cost nothing more. The path begins at the candidate's first word and ends behind its
+    last.
 
     >>> block_distance("d e f a b c".split(), "a b c d e f".split())  # jump, a b c, jump, d e f, jump
     3

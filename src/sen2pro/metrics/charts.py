@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
 
 class Panel(NamedTuple):
-    """What is drawn side by side: points (x, y) of each series, and what the axes are called.
+    """Points (x, y) of each series, and the names of the axes.
 
-    `level` is a height to compare with, by its name; `at` is a place on the x axis.
+    `level` is a height to compare with and its name; `at` is a place on the x axis.
     """
 
     series: Mapping[str, Sequence[tuple[Any, float]]]
@@ -31,15 +31,11 @@ def draw(*drawn: Panel) -> Figure:
     figure, axes = panels(len(drawn), 7 if len(drawn) == 1 else 6)
     for ax, panel in zip(axes, drawn, strict=True):
         for name, points in panel.series.items():
-            x, y = zip(*points, strict=True)
-            ax.plot(x, y, marker="o", linestyle="-" if panel.lines else "none", label=name)
+            ax.plot(*zip(*points, strict=True), marker="o", linestyle="-" if panel.lines else "none", label=name)
         if panel.level is not None:
             ax.axhline(panel.level[1], color=GREY, linestyle="--", label=panel.level[0] or None)
         if panel.at is not None:
             ax.axvline(panel.at, color=GREY, linestyle="--")
-        ax.set_xscale(panel.scales[0])
-        ax.set_yscale(panel.scales[1])
-        ax.set_xlabel(panel.x)
-        ax.set_ylabel(panel.y)
+        ax.set(xscale=panel.scales[0], yscale=panel.scales[1], xlabel=panel.x, ylabel=panel.y)
         ax.legend(frameon=False)
     return figure

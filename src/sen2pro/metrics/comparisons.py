@@ -28,33 +28,23 @@ class Points:
     n: int
     groups: NDArray[Any] | None = None
 
-    def compare(self, unit: float = 100, *, smaller_is_better: bool = False) -> Comparison:
-        """Compare the means over runs, in points of 1 / `unit`."""
-        found = paired_bootstrap(
-            self.ours, mean_of(self.baseline), self.n, groups=self.groups, smaller_is_better=smaller_is_better
-        )
-        return found.scaled(unit)
-
 
 def average(sets: Mapping[str, Points]) -> Points:
     """Return the average over sets; points are resampled within each set, and within its own groups."""
-    ends = np.cumsum([points.n for points in sets.values()])
-    places = [np.arange(end - points.n, end) for end, points in zip(ends, sets.values(), strict=True)]
-    groups = [
-        f"{name} {label}"
-        for name, points in sets.items()
-        for label in ([""] * points.n if points.groups is None else points.groups)
-    ]
-    ours, baseline = (
-        [average_statistic(run, places) for run in zip(*runs, strict=True)]
-        for runs in ([points.ours for points in sets.values()], [points.baseline for points in sets.values()])
-    )
+    parts = sets.values()
+    ends = np.cumsum([points.n for points in parts])
+    places = [np.arange(end - points.n, end) for end, points in zip(ends, parts, strict=True)]
+    groups: list[str] = []
+    for name, points in sets.items():
+        groups += [f"{name} {label}" for label in ([""] * points.n if points.groups is None else points.groups)]
+    runs = [points.ours for points in parts], [points.baseline for points in parts]
+    ours, baseline = ([average_statistic(run, places) for run in zip(*side, strict=True)] for side in runs)
     return Points(ours, baseline, int(ends[-1]), np.array(groups))
 
 
 @dataclass
 class Line:
-    """One comparison: where, what a paper says of it, what was found, or why nothing."""
+    """One comparison: its labels, what a paper says, what we measured, or why there is nothing."""
 
     labels: list[str]
     paper: Quoted = None
@@ -78,15 +68,18 @@ class Board:
         unit: float = 100,
         smaller_is_better: bool = False,
     ) -> Points | None:
-        """Add a comparison, or the reason why there is none; return what was compared, if it is defined."""
-        found = None
+        """Add a comparison in points of 1 / `unit`, or the reason why there is none; return its points, if any."""
+        compared = None
         try:
-            found = points()
-            line = Line(labels, quoted, found.compare(unit, smaller_is_better=smaller_is_better))
+            compared = points()
+            ours = paired_bootstrap(
+                compared.ours, mean_of(compared.baseline), compared.n,
+                groups=compared.groups, smaller_is_better=smaller_is_better,
+            )  # fmt: skip
+            self.lines.append(Line(labels, quoted, ours.scaled(unit)))
         except Undefined as error:
-            line = Line(labels, quoted, missing=str(error))
-        self.lines.append(line)
-        return found
+            self.leave_out(labels, str(error), quoted)
+        return compared
 
     def leave_out(self, labels: list[str], why: str, quoted: Quoted = None) -> None:
         """Add a line without a comparison."""
@@ -105,34 +98,30 @@ class Board:
         return count_verdicts(self.having(*labels))
 
     def grid(self, paper: str, title: str, digits: int = 2) -> Grid:
-        """Lay the lines out as a table; `paper` says whose row of the paper is quoted beside ours."""
+        """Lay the lines out as a table; `paper` names the row of the paper that is quoted beside ours."""
         several = any(line.ours and line.ours.sd is not None for line in self.lines)
-        header = [*self.names, f"paper ({paper})", "ours", *(["sd"] if several else []), "gain [95 %]", "p", "verdict"]
+        header = [*self.names, f"paper ({paper})", "ours", *["sd"] * several, "gain [95 %]", "p", "verdict"]
         rows = []
         for line in self.lines:
             quoted = f"{line.paper[0]:.{digits}f} {ARROW} {line.paper[1]:.{digits}f}" if line.paper else "–"
-            cells = [line.missing or "–", "", "", "", ""]
+            both, sd, *others = line.missing or "–", "", "", "", ""
             if line.ours is not None:
                 c = line.ours
+                both = f"{c.baseline:.{digits}f} {ARROW} {c.value:.{digits}f}"
                 sd = "" if c.sd is None else f"{c.sd:.{digits}f}"
                 gain = f"{c.gain:+.{digits}f} [{c.low:+.{digits}f}, {c.high:+.{digits}f}]"
-                both = f"{c.baseline:.{digits}f} {ARROW} {c.value:.{digits}f}"
-                cells = [both, sd, gain, format_p(c.p), c.verdict]
-            rows.append([*line.labels, quoted, cells[0], *(cells[1:2] if several else []), *cells[2:]])
+                others = [gain, format_p(c.p), c.verdict]
+            rows.append([*line.labels, quoted, both, *[sd] * several, *others])
         return Grid(header, rows, title, labels=len(self.names))
 
     def numbers(self, **about: str) -> list[dict[str, Any]]:
         """Return the lines for JSON, each with `about` before it."""
-        return [
-            {
-                **about,
-                **dict(zip(self.names, line.labels, strict=True)),
-                "paper": list(line.paper) if line.paper else None,
-                "ours": line.ours.to_dict() if line.ours else None,
-                **({"missing": line.missing} if line.missing else {}),
-            }
-            for line in self.lines
-        ]
+        rows: list[dict[str, Any]] = []
+        for line in self.lines:
+            paper, ours = line.paper and list(line.paper), line.ours and line.ours.to_dict()
+            rows.append({**about, **dict(zip(self.names, line.labels, strict=True)), "paper": paper, "ours": ours})
+            rows[-1] |= {"missing": line.missing} if line.missing else {}
+        return rows
 
 
 def format_p(p: float) -> str:
@@ -151,12 +140,7 @@ def count_verdicts(lines: Sequence[Line]) -> str:
     >>> count_verdicts([Line(["x"], ours=c), Line(["y"], ours=c)])
     'better in 2 of 2'
     """
-    found = [line.ours.verdict for line in lines if line.ours]
-    counts = {name: found.count(name) for name in ("better", "no difference", "worse", "too few")}
-    words = {
-        "better": "better in",
-        "no difference": "no difference in",
-        "worse": "worse in",
-        "too few": "too few points in",
-    }
-    return ", ".join(f"{words[name]} {n} of {len(found)}" for name, n in counts.items() if n) or "nothing to compare"
+    verdicts = [line.ours.verdict for line in lines if line.ours]
+    words = {"better": "better", "no difference": "no difference", "worse": "worse", "too few": "too few points"}
+    counts = {word: verdicts.count(verdict) for verdict, word in words.items()}
+    return ", ".join(f"{word} in {n} of {len(verdicts)}" for word, n in counts.items() if n) or "nothing to compare"

@@ -1,24 +1,25 @@
-"""Metrics that compare whole sentences: the cosine of plain vectors, and Sen2Pro's similarity of Gaussians."""
+"""Metrics that encode the texts: cosine of plain vectors, similarity of Gaussians, BERTScore (Zhang et al. 2020)."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from collections import defaultdict
+from copy import copy
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from sen2pro.metrics.base import Metric, Scores, cosine
+from sen2pro.errors import Sen2ProError
+from sen2pro.metrics.base import Metric, cosine, need, release
+from sen2pro.types import Array, Array64, Labels
 
 if TYPE_CHECKING:
     from sen2pro.model import Sen2Pro
 
-Index = NDArray[np.int64]
-
 
 class _ModelMetric(Metric):
-    """A comparison of what a model makes of each text, all different texts of a call being encoded together, once."""
+    """A comparison of what a model makes of each text; the different texts of a call are encoded together, once."""
 
-    takes_blank: ClassVar[bool] = False
+    takes_blank = False
 
     def __init__(self, model: Sen2Pro) -> None:
         self._model = model
@@ -30,9 +31,9 @@ class _ModelMetric(Metric):
 class Sen2VecCosine(_ModelMetric):
     """Cosine of the plain vectors of one pass, `Sen2Pro.sen2vec`."""
 
-    name: ClassVar[str] = "sen2vec"
+    name = "sen2vec"
 
-    def _segments(self, candidates: list[str], references: list[str]) -> Scores:
+    def _segments(self, candidates: list[str], references: list[str]) -> Array64:
         texts, a, b = _distinct(candidates, references)
         vectors = self._model.sen2vec(texts)
         return cosine(vectors[a], vectors[b])
@@ -41,20 +42,49 @@ class Sen2VecCosine(_ModelMetric):
 class Sen2ProSimilarity(_ModelMetric):
     """`Sen2Pro.similarity_pairwise`, minus the distance of the two Gaussians (Eq. 6): 0 for the same text."""
 
-    name: ClassVar[str] = "sen2pro"
+    name = "sen2pro"
 
-    def _segments(self, candidates: list[str], references: list[str]) -> NDArray[np.float32]:
+    def _segments(self, candidates: list[str], references: list[str]) -> Array:
         texts, a, b = _distinct(candidates, references)
         gaussians = self._model.encode(texts)
         return self._model.similarity_pairwise(gaussians[a], gaussians[b])
 
 
-def _distinct(candidates: list[str], references: list[str]) -> tuple[list[str], Index, Index]:
-    """Return the different texts, and where among them each candidate and each reference stands.
-
-    >>> _distinct(["x", "y"], ["y", "y"])
-    (['x', 'y'], array([0, 1]), array([1, 1]))
-    """
+def _distinct(candidates: list[str], references: list[str]) -> tuple[list[str], Labels, Labels]:
+    """Return the different texts, and where among them each candidate and each reference stands."""
     place = {text: i for i, text in enumerate(dict.fromkeys([*candidates, *references]))}
     a, b = (np.array([place[text] for text in texts], np.int64) for texts in (candidates, references))
     return list(place), a, b
+
+
+class BertScore(Metric):
+    """F1 of BERTScore: every token with its nearest one in the other text, by the states of the last layer.
+
+    The package bert-score does the work with the model's network and tokenizer. No idf weights, no rescaling; samples
+    and pooling do not matter.
+    """
+
+    name = "bertscore"
+    takes_blank = False
+
+    def __init__(self, model: Sen2Pro) -> None:
+        self._score = need("bert_score.utils").bert_cos_score_idf
+        self._encoder = model.encoder
+        self._tokenizer: Any = copy(model.encoder.tokenizer)
+        # bert-score cuts texts to this length, and fails where a tokenizer knows no limit and says 10^30
+        self._tokenizer.model_max_length = model.encoder.max_length
+        if self._tokenizer.pad_token_id is None:
+            raise Sen2ProError(f"bertscore pads texts, and the tokenizer of {self._encoder.name} has no padding token")
+
+    def _signature(self) -> str:
+        encoder, versions = self._encoder, f"{release('bert-score')}|{release('transformers')}"
+        return f"model:{encoder.name}|hash:{encoder.hash}|layer:last|f:1|idf:no|rescaled:no|{versions}"
+
+    def _segments(self, candidates: list[str], references: list[str]) -> Any:
+        from sen2pro.encoder.dropout import mode
+
+        network, tokenizer = self._encoder.network, self._tokenizer
+        weights = defaultdict(lambda: 1.0, {tokenizer.cls_token_id: 0.0, tokenizer.sep_token_id: 0.0})
+        with mode(network, sampling=False):
+            scores = self._score(network, references, candidates, tokenizer, weights, device=self._encoder.device)
+        return scores[:, 2].double().numpy()

@@ -6,27 +6,31 @@ Each keeps the scale of its library: sacrebleu counts in percent, the others fro
 from __future__ import annotations
 
 import warnings
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 
 from sen2pro.errors import one_of
-from sen2pro.metrics.base import Metric, Scores, need, release
+from sen2pro.metrics.base import Metric, need, release
+from sen2pro.types import Array64
+
+_NO_WORDNET = SimpleNamespace(synsets=lambda word: [])
 
 
 class _SacrebleuMetric(Metric):
-    """One of sacrebleu's scorers for the whole, and one for single pairs."""
+    """The scorer of sacrebleu whose name is the metric's in capitals."""
 
-    def __init__(self, whole: Any, single: Any) -> None:
-        self._whole, self._single = whole, single
+    def __init__(self, **options: Any) -> None:
+        self._whole = self._single = getattr(need("sacrebleu"), self.name.upper())(**options)
         self._whole.corpus_score(["a"], [["a"]])  # sacrebleu knows its signature only when it has scored something
 
     def _signature(self) -> str:
         return f"sacrebleu|{self._whole.get_signature()}"
 
-    def _segments(self, candidates: list[str], references: list[str]) -> list[float]:
-        pairs = zip(candidates, references, strict=True)
-        return [self._single.sentence_score(candidate, [reference]).score for candidate, reference in pairs]
+    def _segment(self, candidate: str, reference: str) -> float:
+        return float(self._single.sentence_score(candidate, [reference]).score)
 
     def _corpus(self, candidates: list[str], references: list[str]) -> float:
         return float(self._whole.corpus_score(candidates, [references]).score)
@@ -49,52 +53,43 @@ class Bleu(_SacrebleuMetric):
     sacrebleu|nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:...
     """
 
-    name: ClassVar[str] = "bleu"
+    name = "bleu"
 
     def __init__(self, tokenize: str = "13a") -> None:
         scorer = need("sacrebleu").BLEU
         one_of("tokenize", tokenize, scorer.TOKENIZERS)
         # force: text that looks tokenised is scored as it is, without a warning; the signature names the tokens
-        whole, single = (scorer(tokenize=tokenize, force=True, effective_order=order) for order in (False, True))
-        super().__init__(whole, single)
+        super().__init__(tokenize=tokenize, force=True)
+        self._single = scorer(tokenize=tokenize, force=True, effective_order=True)
 
 
 class Chrf(_SacrebleuMetric):
     """chrF2 of sacrebleu: F-score of character n-grams, 0 to 100."""
 
-    name: ClassVar[str] = "chrf"
-
-    def __init__(self) -> None:
-        scorer = need("sacrebleu").CHRF()
-        super().__init__(scorer, scorer)
+    name = "chrf"
 
 
 class Ter(_SacrebleuMetric):
     """TER of sacrebleu: edits and shifts in percent of the reference, so lower is better; a blank candidate has 100."""
 
-    name: ClassVar[str] = "ter"
-    higher_is_better: ClassVar[bool] = False
+    name = "ter"
+    higher_is_better = False
 
-    def __init__(self) -> None:
-        scorer = need("sacrebleu").TER()
-        super().__init__(scorer, scorer)
-
-    def _both(self, candidates: list[str], references: list[str]) -> tuple[float, Scores]:
-        # The search for shifts is slow, and what it finds for each pair gives the whole as well.
-        pairs = zip(candidates, references, strict=True)
-        found = [self._single.sentence_score(candidate, [reference]) for candidate, reference in pairs]
-        whole = 100 * sum(one.num_edits for one in found) / sum(one.ref_length for one in found)
-        return float(whole), np.array([one.score for one in found], np.float64)
+    def both(self, candidates: Sequence[str], references: Sequence[str]) -> tuple[float, Array64]:
+        """Return the results of `corpus` and `segments`, from one search for shifts, which is slow."""
+        pairs = zip(*self._checked(candidates, references), strict=True)
+        scores = [self._single.sentence_score(candidate, [reference]) for candidate, reference in pairs]
+        whole = 100 * sum(score.num_edits for score in scores) / sum(score.ref_length for score in scores)
+        return float(whole), np.array([score.score for score in scores], np.float64)
 
 
 class BleuNltk(Metric):
     """Corpus BLEU of nltk over lower-cased nltk word tokens, 0 to 1: the BLEU of the dialogue evaluations.
 
-    It is not smoothed: where no 4-gram matches, it is all but 0, and its segments mostly are. For single sentences take
-    `Bleu`.
+    It is not smoothed: it is almost 0 if no 4-gram matches, as in most single segments. For those take `Bleu`.
     """
 
-    name: ClassVar[str] = "bleu-nltk"
+    name = "bleu-nltk"
 
     def __init__(self) -> None:
         self._bleu = need("nltk.translate.bleu_score")
@@ -102,9 +97,8 @@ class BleuNltk(Metric):
     def _signature(self) -> str:
         return f"{release('nltk')}|case:lc|tok:nltk-words|smooth:no|order:4"
 
-    def _segments(self, candidates: list[str], references: list[str]) -> list[float]:
-        pairs = zip(candidates, references, strict=True)
-        return [self._corpus([candidate], [reference]) for candidate, reference in pairs]
+    def _segment(self, candidate: str, reference: str) -> float:
+        return self._corpus([candidate], [reference])
 
     def _corpus(self, candidates: list[str], references: list[str]) -> float:
         with warnings.catch_warnings():
@@ -116,9 +110,9 @@ class BleuNltk(Metric):
 class Meteor(Metric):
     """METEOR of nltk: matches of words, stems and synonyms, less a penalty for their fragmentation; 0 to 1.
 
-    Synonyms come from WordNet where nltk finds it, and the signature says whether it did; nltk looks stems up in it,
-    so that it helps with words that are their own stems. To get it: `python -m nltk.downloader wordnet`; or, from the
-    Debian packages `wordnet-base` and `wordnet-sense-index`, which lack a file of names that METEOR does not look at::
+    Synonyms come from WordNet if nltk finds it, and the signature says whether it did. nltk looks up stems, so only
+    words that are their own stems have synonyms. To get it: `python -m nltk.downloader wordnet`. Or from the Debian
+    packages `wordnet-base` and `wordnet-sense-index`, which lack a file of names that METEOR does not look at::
 
         mkdir -p ~/nltk_data/corpora && cp -r /usr/share/wordnet ~/nltk_data/corpora/
         seq -f '%02g any 0' 0 44 > ~/nltk_data/corpora/wordnet/lexnames
@@ -129,35 +123,23 @@ class Meteor(Metric):
         An object with WordNet's method `synsets`, in place of nltk's own.
     """
 
-    name: ClassVar[str] = "meteor"
+    name = "meteor"
 
     def __init__(self, wordnet: Any = None) -> None:
         self._score = need("nltk.translate.meteor_score").single_meteor_score
-        self._wordnet = _find_wordnet() if wordnet is None else wordnet
+        self._wordnet = need("nltk.corpus").wordnet if wordnet is None else wordnet
+        if wordnet is None:
+            try:
+                self._wordnet.ensure_loaded()
+            except LookupError:
+                self._wordnet = _NO_WORDNET
 
     def _signature(self) -> str:
-        found = "no" if isinstance(self._wordnet, _NoWordNet) else "yes"
-        return f"{release('nltk')}|case:lc|tok:nltk-words|stem:porter|wordnet:{found}|alpha:0.9|beta:3|gamma:0.5"
+        has = "no" if self._wordnet is _NO_WORDNET else "yes"
+        return f"{release('nltk')}|case:lc|tok:nltk-words|stem:porter|wordnet:{has}|alpha:0.9|beta:3|gamma:0.5"
 
-    def _segments(self, candidates: list[str], references: list[str]) -> list[float]:
-        pairs = zip(candidates, references, strict=True)
-        return [self._score(words(ref), words(candidate), wordnet=self._wordnet) for candidate, ref in pairs]
-
-
-class _NoWordNet:
-    """A WordNet without a word in it."""
-
-    def synsets(self, word: str) -> list[Any]:
-        return []
-
-
-def _find_wordnet() -> Any:
-    wordnet = need("nltk.corpus").wordnet
-    try:
-        wordnet.ensure_loaded()
-    except LookupError:
-        return _NoWordNet()
-    return wordnet
+    def _segment(self, candidate: str, reference: str) -> float:
+        return float(self._score(words(reference), words(candidate), wordnet=self._wordnet))
 
 
 class RougeL(Metric):
@@ -169,7 +151,7 @@ class RougeL(Metric):
     0.8571
     """
 
-    name: ClassVar[str] = "rouge-l"
+    name = "rouge-l"
 
     def __init__(self) -> None:
         self._scorer = need("rouge_score.rouge_scorer").RougeScorer(["rougeL"], use_stemmer=True)
@@ -177,9 +159,8 @@ class RougeL(Metric):
     def _signature(self) -> str:
         return f"{release('rouge-score')}|stem:porter|f:1"
 
-    def _segments(self, candidates: list[str], references: list[str]) -> list[float]:
-        pairs = zip(candidates, references, strict=True)
-        return [self._scorer.score(reference, candidate)["rougeL"].fmeasure for candidate, reference in pairs]
+    def _segment(self, candidate: str, reference: str) -> float:
+        return float(self._scorer.score(reference, candidate)["rougeL"].fmeasure)
 
 
 def words(text: str) -> list[str]:

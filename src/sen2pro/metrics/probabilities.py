@@ -11,29 +11,31 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import softmax
 
 from sen2pro.errors import Sen2ProError
 from sen2pro.types import Array64
 
 BINS = 15
-COVERAGE = 0.8
+ANSWERED = 0.8  # the share of texts that a classifier answers, those that it is surest of
 _TOLERANCE = 0.01  # of a sum of probabilities: some are rounded
 _SMALLEST = 1e-15  # a probability of 0 for what happened would cost infinitely much
+_STORED = {"accuracy_of_answered": "accuracy_at_coverage"}  # its name in files of results
 
 
 @dataclass(frozen=True)
 class Scores:
-    """The four measures on one set."""
+    """The four measures on n texts."""
 
     accuracy: float
     log_loss: float
     calibration_error: float
-    accuracy_at_coverage: float  # of the 80 % that the classifier is surest of
+    accuracy_of_answered: float  # if only the 80 % are answered that the classifier is surest of
     n: int
 
     def to_dict(self) -> dict[str, float]:
-        """Return them as plain numbers."""
-        return asdict(self)
+        """Return them as plain numbers, by their names in files of results."""
+        return {_STORED.get(name, name): value for name, value in asdict(self).items()}
 
 
 def evaluate(probabilities: ArrayLike, truth: ArrayLike) -> Scores:
@@ -43,7 +45,7 @@ def evaluate(probabilities: ArrayLike, truth: ArrayLike) -> Scores:
     0.5
     """
     p, y = _checked(probabilities, truth)
-    return Scores(accuracy(p, y), log_loss(p, y), calibration_error(p, y), accuracy_at_coverage(p, y), len(y))
+    return Scores(accuracy(p, y), log_loss(p, y), calibration_error(p, y), accuracy_of_answered(p, y), len(y))
 
 
 def accuracy(probabilities: ArrayLike, truth: ArrayLike) -> float:
@@ -92,9 +94,7 @@ def at_temperature(probabilities: Array64, temperature: float) -> Array64:
     >>> at_temperature(np.array([[0.8, 0.2]]), 0.5).round(4)  # 0.8^2 : 0.2^2
     array([[0.9412, 0.0588]])
     """
-    logits = np.log(np.maximum(probabilities, 1e-300)) / temperature
-    powers = np.exp(logits - logits.max(axis=1, keepdims=True))
-    return np.asarray(powers / powers.sum(axis=1, keepdims=True))
+    return np.asarray(softmax(np.log(np.maximum(probabilities, 1e-300)) / temperature, axis=1))
 
 
 def calibration_error(probabilities: ArrayLike, truth: ArrayLike, bins: int = BINS) -> float:
@@ -105,14 +105,13 @@ def calibration_error(probabilities: ArrayLike, truth: ArrayLike, bins: int = BI
     >>> round(calibration_error([[0.9, 0.1], [0.9, 0.1]], [0, 1]), 4)  # says 0.9, is right half of the time
     0.4
     """
-    p, y = _checked(probabilities, truth)
-    table = reliability(p, y, bins)
+    table = reliability(probabilities, truth, bins)
     return float((table.share * np.abs(table.confidence - table.accuracy)).sum())
 
 
 @dataclass(frozen=True)
 class Reliability:
-    """Of each bin of confidence: its share of the rows, their mean confidence, their accuracy (0 where empty)."""
+    """The share of the rows in each bin of confidence, their mean confidence and their accuracy (0 where empty)."""
 
     edges: Array64  # (bins + 1,)
     share: Array64  # (bins,)
@@ -123,25 +122,21 @@ class Reliability:
 def reliability(probabilities: ArrayLike, truth: ArrayLike, bins: int = BINS) -> Reliability:
     """Return what a reliability diagram shows; a confidence on an edge belongs to the bin below."""
     p, y = _checked(probabilities, truth)
-    edges = np.linspace(0, 1, bins + 1)
-    confidence = p.max(axis=1)
-    right = p.argmax(axis=1) == y
+    edges, confidence, right = np.linspace(0, 1, bins + 1), p.max(axis=1), p.argmax(axis=1) == y
     place = np.clip(np.searchsorted(edges, confidence, side="left") - 1, 0, bins - 1)
     counts = np.bincount(place, minlength=bins)
     sums = [np.bincount(place, weights=values, minlength=bins) for values in (confidence, right)]
-    means = [total / np.maximum(counts, 1) for total in sums]
-    return Reliability(edges, counts / len(y), means[0], means[1])
+    return Reliability(edges, counts / len(y), *(total / np.maximum(counts, 1) for total in sums))
 
 
-def accuracy_at_coverage(probabilities: ArrayLike, truth: ArrayLike, coverage: float = COVERAGE) -> float:
-    """Return the accuracy on the share of rows with the greatest confidence; of equal ones the first are taken.
+def accuracy_of_answered(probabilities: ArrayLike, truth: ArrayLike, answered: float = ANSWERED) -> float:
+    """Return the accuracy if only a share of the rows is answered, those with the greatest confidence.
 
-    >>> accuracy_at_coverage([[0.9, 0.1], [0.8, 0.2], [0.7, 0.3], [0.6, 0.4], [0.5, 0.5]], [0, 0, 0, 0, 1])
+    >>> accuracy_of_answered([[0.9, 0.1], [0.8, 0.2], [0.7, 0.3], [0.6, 0.4], [0.5, 0.5]], [0, 0, 0, 0, 1])
     1.0
     """
     p, y = _checked(probabilities, truth)
-    kept = max(1, round(coverage * len(y)))
-    surest = np.argsort(-p.max(axis=1), kind="stable")[:kept]
+    surest = np.argsort(-p.max(axis=1), kind="stable")[: max(1, round(answered * len(y)))]  # the first of equal ones
     return float((p.argmax(axis=1) == y)[surest].mean())
 
 
@@ -162,15 +157,11 @@ def _checked(probabilities: ArrayLike, truth: ArrayLike) -> tuple[Array64, NDArr
     if p.ndim != 2 or y.shape != p.shape[:1] or not len(y):
         raise Sen2ProError(f"probabilities (n, classes) and class numbers (n,) do not fit: {p.shape} and {y.shape}")
     if not np.issubdtype(y.dtype, np.integer) or y.min() < 0 or y.max() >= p.shape[1]:
-        raise Sen2ProError(
-            f"the truth is given in class numbers, whole numbers from 0 to {p.shape[1] - 1} that say which column of "
-            f"the probabilities is the true one, not {reprlib.repr(y.tolist())}"
-        )
+        numbers = f"class numbers, whole numbers from 0 to {p.shape[1] - 1} that say which column is the true one"
+        raise Sen2ProError(f"the truth is given in {numbers}, not {reprlib.repr(y.tolist())}")
     wrong = ~((p >= 0) & (p <= 1)).all(axis=1) | (np.abs(p.sum(axis=1) - 1) > _TOLERANCE)  # also what is not a number
     if wrong.any():
         row = int(wrong.argmax())
-        raise Sen2ProError(
-            f"row {row} is no distribution over the classes: {reprlib.repr(p[row].tolist())}; probabilities lie "
-            "between 0 and 1 and sum to 1 (of logits, take the softmax)"
-        )
+        told = f"row {row} is no distribution over the classes: {reprlib.repr(p[row].tolist())}"
+        raise Sen2ProError(f"{told}; probabilities lie between 0 and 1 and sum to 1 (of logits, take the softmax)")
     return p, y

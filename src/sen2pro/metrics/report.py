@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from sen2pro.errors import Sen2ProError
 from sen2pro.files.atomic import write_text
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 PAGE = "report.md"
+_KEYS = ("id", "title", "verdict", "signature", "notes", "grids", "numbers", "figures")
 
 
 @dataclass
@@ -29,9 +30,9 @@ class Grid:
 
 @dataclass
 class Result:
-    """What was found: a table or figure of the paper, made anew, or what a classifier does.
+    """A table or figure of the paper, made anew, or the evaluation of a classifier.
 
-    `numbers` holds every figure for the JSON file, `figures` what is drawn, by name.
+    `numbers` holds every figure for the JSON file, `figures` the pictures by name.
     """
 
     id: str
@@ -54,9 +55,9 @@ def print_result(result: Result, console: Console) -> None:
     for grid in result.grids:
         table = Table(title=grid.title or None, title_justify="left")
         for i, name in enumerate(grid.header):
+            is_text = i < grid.labels or name == "verdict"
             narrow = name in ("p", "sd", "verdict")
-            side: Literal["left", "right"] = "left" if i < grid.labels or name == "verdict" else "right"
-            table.add_column(name, justify=side, no_wrap=narrow, overflow="fold")
+            table.add_column(name, justify="left" if is_text else "right", no_wrap=narrow, overflow="fold")
         for row, after in zip(grid.rows, [*grid.rows[1:], None], strict=True):
             ends = grid.labels > 1 and after is not None and after[0] != row[0]
             table.add_row(*(Text(cell, style=colours.get(cell, "")) for cell in row), end_section=ends)
@@ -71,29 +72,19 @@ def to_markdown(result: Result, *, level: int = 2, pictures: str = "") -> str:
     """Return a result as Markdown; pictures are looked for in the folder `pictures`."""
     parts = [f"{'#' * level} {result.id}: {result.title}", f"**Verdict:** {result.verdict}"]
     for grid in result.grids:
-        if grid.title:
-            parts.append(f"*{grid.title}*")
+        parts += [f"*{grid.title}*"] if grid.title else []
         rule = ["---" if i < grid.labels else "---:" for i in range(len(grid.header))]
         rows = [grid.header, rule, *grid.rows]
         parts.append("\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows))
     parts += [f"![{result.id}, {name}]({pictures}{result.id}-{name}.png)" for name in result.figures]
     parts += ["\n".join(f"- {note}" for note in result.notes)] if result.notes else []
-    parts.append(f"`{result.signature}`")
-    return "\n\n".join(parts) + "\n"
+    return "\n\n".join([*parts, f"`{result.signature}`"]) + "\n"
 
 
 def to_json(result: Result) -> dict[str, Any]:
     """Return a result as plain data."""
-    return {
-        "id": result.id,
-        "title": result.title,
-        "verdict": result.verdict,
-        "signature": result.signature,
-        "notes": result.notes,
-        "grids": [vars(grid) for grid in result.grids],
-        "numbers": result.numbers,
-        "figures": sorted(result.figures),
-    }
+    data = {**vars(result), "grids": [vars(grid) for grid in result.grids], "figures": sorted(result.figures)}
+    return {key: data[key] for key in _KEYS}
 
 
 def write(result: Result, folder: str | Path) -> list[Path]:
@@ -114,7 +105,7 @@ def write(result: Result, folder: str | Path) -> list[Path]:
 
 def read(folder: Path) -> list[Result]:
     """Return the results in a folder, tables before figures before theorems; other files are passed over."""
-    found = []
+    results = []
     for path in sorted(folder.glob("*.json"), key=_order):
         try:
             data = json.loads(path.read_text(encoding="utf-8"))
@@ -122,12 +113,10 @@ def read(folder: Path) -> list[Result]:
             continue
         if isinstance(data, dict) and "grids" in data:
             data["grids"] = [Grid(**grid) for grid in data["grids"]]
-            found.append(Result(**{**data, "figures": dict.fromkeys(data["figures"])}))
-    return found
+            results.append(Result(**{**data, "figures": dict.fromkeys(data["figures"])}))
+    return results
 
 
 def _order(path: Path) -> tuple[str, int]:
-    """Tables before figures before theorems, each by number."""
     letters = path.stem.rstrip("0123456789")
-    number = path.stem[len(letters) :]
-    return {"T": "0", "F": "1", "Th": "2"}.get(letters, "3"), int(number or 0)
+    return {"T": "0", "F": "1", "Th": "2"}.get(letters, "3"), int(path.stem[len(letters) :] or 0)

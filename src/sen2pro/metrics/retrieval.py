@@ -11,20 +11,18 @@ from sen2pro.gaussian import Gaussian
 from sen2pro.metrics.base import to_unit
 from sen2pro.metrics.statistics import Statistic, mean_statistic
 from sen2pro.progress import Show, progress
-from sen2pro.types import Array, Array64
+from sen2pro.types import Array, Array64, Labels
 
 MEASURES = ("MRR", "Hits@1", "Hits@3")
 _BLOCK = 256  # queries at a time: the table of scores is never whole
+Block = Callable[[Labels], Array]  # queries (b,) -> scores of every background sentence (b, n)
 
-Block = Callable[[NDArray[np.int64]], NDArray[np.float32]]  # queries (b,) -> scores of every background sentence (b, n)
 
-
-def ranks(pairs: NDArray[np.int64], scores: Block, show: Show = False) -> NDArray[np.int64]:
+def ranks(pairs: Labels, scores: Block, show: Show = False) -> Labels:
     """Return the rank of each pair's second sentence among the background, for the first as a query.
 
-    It is one more than the number of background sentences other than the query that score strictly more. (The protocol
-    of EvalRank, Wang et al. 2022, counts the query as well and takes at least 1, which is the same wherever the query
-    itself scores most.)
+    It is one more than the number of background sentences other than the query that score strictly more. (EvalRank,
+    Wang et al. 2022, counts the query too and takes at least 1: the same wherever the query itself scores most.)
 
     Parameters
     ----------
@@ -36,27 +34,27 @@ def ranks(pairs: NDArray[np.int64], scores: Block, show: Show = False) -> NDArra
         Whether a progress bar is shown, as for `Sen2Pro.encode`.
     """
     queries, which = np.unique(pairs[:, 0], return_inverse=True)
-    found = np.empty(len(pairs), np.int64)
+    result = np.empty(len(pairs), np.int64)
     with progress(len(queries), show, threshold=4 * _BLOCK, unit="queries") as advance:
         for start in range(0, len(queries), _BLOCK):
             block = scores(queries[start : start + _BLOCK])
-            mine = np.flatnonzero((which >= start) & (which < start + _BLOCK))
-            rows = block[which[mine] - start]
-            more = rows > rows[np.arange(len(mine)), pairs[mine, 1]][:, None]
-            more[np.arange(len(mine)), pairs[mine, 0]] = False
-            found[mine] = 1 + more.sum(axis=1)
+            mine = np.flatnonzero(which // _BLOCK == start // _BLOCK)
+            rows, each = block[which[mine] - start], np.arange(len(mine))
+            more = rows > rows[each, pairs[mine, 1]][:, None]
+            more[each, pairs[mine, 0]] = False
+            result[mine] = 1 + more.sum(axis=1)
             advance(len(block))
-    return found
+    return result
 
 
-def measures(found: NDArray[np.int64]) -> dict[str, Statistic]:
+def measures(places: Labels) -> dict[str, Statistic]:
     """Return MRR and Hits@k of some ranks, as functions of how often each pair counts.
 
     >>> by_name = measures(np.array([1, 2, 4]))
     >>> {name: float(s(np.ones((1, 3)))[0].round(4)) for name, s in by_name.items()}
     {'MRR': 0.5833, 'Hits@1': 0.3333, 'Hits@3': 0.6667}
     """
-    values = (1 / found, found <= 1, found <= 3)
+    values = (1 / places, places <= 1, places <= 3)
     return {name: mean_statistic(value) for name, value in zip(MEASURES, values, strict=True)}
 
 
@@ -68,29 +66,27 @@ def centred(vectors: Array) -> Array:
 def centred_gaussian(gaussian: Gaussian) -> Gaussian:
     """Return Gaussians less the mean of all, scaled so that a sample has length 1 on average.
 
-    This is what centring and normalising every sample would give, from the moments alone: the squared length of a
-    centred sample is |mean|^2 + total variance on average. As on the unit sphere, the mean itself comes out shorter,
-    and the more so the more uncertain it is.
+    It is close to centring and normalising every sample: the squared length of a centred sample is |mean|^2 + total
+    variance on average. As on the unit sphere, an uncertain mean is shorter.
     """
     mean: Array64 = gaussian.mean.astype(np.float64)
     mean = mean - mean.mean(axis=0)
-    squared = (mean**2).sum(axis=1, keepdims=True) + gaussian.total_variance[:, None]
-    squared = np.maximum(squared, 1e-24)
+    squared = np.maximum((mean**2).sum(axis=1, keepdims=True) + gaussian.total_variance[:, None], 1e-24)
     return Gaussian(mean / np.sqrt(squared), gaussian.variance / squared, gaussian.signature)
 
 
-def differences(vectors: Array | Array64, where: NDArray[np.int64]) -> Array64:
+def differences(vectors: Array | Array64, where: Labels) -> Array64:
     """Return x = | |a - b| - |c - d| | of analogies a : b :: c : d, smaller is better: (n,).
 
     >>> vectors = np.array([[0.0, 0.0], [3.0, 4.0], [1.0, 1.0], [1.0, 3.0]])
     >>> differences(vectors, np.array([[0, 1, 2, 3]]))  # |5 - 2|
     array([3.])
     """
-    a, b, c, d = (np.asarray(vectors, np.float64)[where[:, i]] for i in range(4))
+    a, b, c, d = np.asarray(vectors, np.float64)[where.T]
     return np.asarray(np.abs(np.linalg.norm(a - b, axis=1) - np.linalg.norm(c - d, axis=1)))
 
 
-def completed(vectors: Array | Array64, where: NDArray[np.int64]) -> NDArray[np.bool_]:
+def completed(vectors: Array | Array64, where: Labels) -> NDArray[np.bool_]:
     """Tell for each analogy whether d is the sentence nearest to b - a + c (3CosAdd), among all but a, b and c.
 
     >>> vectors = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [1.0, 0.0, 1.0], [0.0, 1.0, 1.0], [1.0, 1.0, 1.0]])
@@ -98,7 +94,6 @@ def completed(vectors: Array | Array64, where: NDArray[np.int64]) -> NDArray[np.
     array([ True])
     """
     unit = to_unit(np.asarray(vectors))
-    targets = unit[where[:, 1]] - unit[where[:, 0]] + unit[where[:, 2]]
-    scores = targets @ unit.T
+    scores = (unit[where[:, 1]] - unit[where[:, 0]] + unit[where[:, 2]]) @ unit.T
     np.put_along_axis(scores, where[:, :3], -np.inf, axis=1)
     return np.asarray(scores.argmax(axis=1) == where[:, 3])

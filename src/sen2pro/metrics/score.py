@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from sen2pro.errors import Sen2ProError
 from sen2pro.metrics import Metric, metric, needs_model
-from sen2pro.metrics.base import Scores, check_pairs
+from sen2pro.metrics.base import check_pairs
+from sen2pro.types import Array64
 
 if TYPE_CHECKING:
     from sen2pro.model import Sen2Pro
@@ -22,7 +23,7 @@ class Score:
 
     metric: str
     corpus: float
-    segments: Scores
+    segments: Array64
     signature: str
     higher_is_better: bool
 
@@ -39,12 +40,11 @@ def score(
     Parameters
     ----------
     candidates, references
-        Lists of texts of equal length, which stand in pairs.
+        Lists of texts of equal length: each candidate stands at the place of its reference.
     metrics
         Names (`sen2pro.metrics.METRICS`), or metrics with options of their own, as `Bleu(tokenize="intl")`.
     model
-        For the metrics that encode: a `Sen2Pro`, or the name of an encoder. It is loaded only if a metric needs it, by
-        default the default one.
+        A `Sen2Pro`, or the name of an encoder, which is loaded only if a metric needs it. By default the default model.
 
     Returns
     -------
@@ -55,8 +55,8 @@ def score(
     --------
     >>> candidates = ["the cat sat on the mat", "it rains"]
     >>> references = ["the cat sat on a mat", "rain is falling"]
-    >>> for found in score(candidates, references, metrics=("sen2vec", "cder")):
-    ...     print(found.metric, round(found.corpus, 3), found.segments.round(3))
+    >>> for one in score(candidates, references, metrics=("sen2vec", "cder")):
+    ...     print(one.metric, round(one.corpus, 3), one.segments.round(3))
     sen2vec 0.878 [0.995 0.762]
     cder 0.556 [0.833 0.   ]
     """
@@ -72,9 +72,4 @@ def score(
     loaded = None if isinstance(model, str) else model
     # All metrics are made before the first one runs: a package that is missing is said before the work.
     made = [metric(kind, model=loaded) if isinstance(kind, str) else kind for kind in metrics]
-    return [_score(kind, candidates, references) for kind in made]
-
-
-def _score(kind: Metric, candidates: Sequence[str], references: Sequence[str]) -> Score:
-    corpus, segments = kind.both(candidates, references)
-    return Score(kind.name, corpus, segments, kind.signature, kind.higher_is_better)
+    return [Score(one.name, *one.both(candidates, references), one.signature, one.higher_is_better) for one in made]

@@ -16,6 +16,8 @@ RESAMPLES = 2000
 FEWEST = 6  # points: with less, no resampling can tell anything from chance
 _CHUNK_NUMBERS = 1 << 18  # of a block of resamples
 
+Statistic = Callable[[Array64], Array64]  # counts of each point (b, n) -> value of each resample (b,)
+
 
 class Undefined(Sen2ProError):
     """A correlation that does not exist, because one side never varies or there are too few points."""
@@ -30,8 +32,7 @@ def pearson(x: ArrayLike, y: ArrayLike) -> float:
     Traceback (most recent call last):
     sen2pro.metrics.statistics.Undefined: no correlation: all 3 values on one side are equal
     """
-    x_, y_ = _checked(x, y)
-    return float(np.corrcoef(x_, y_)[0, 1])
+    return float(np.corrcoef(*_checked(x, y))[0, 1])
 
 
 def spearman(x: ArrayLike, y: ArrayLike) -> float:
@@ -40,9 +41,7 @@ def spearman(x: ArrayLike, y: ArrayLike) -> float:
     >>> spearman([1, 2, 3, 4], [1, 8, 9, 7]).__round__(4)
     0.4
     """
-    x_, y_ = _checked(x, y)
-    ones = np.ones((1, len(x_)))
-    return float(_weighted_pearson(_Ranks(x_)(ones), _Ranks(y_)(ones), ones)[0])
+    return value_of(correlation_statistic("spearman", x, y), np.size(x))
 
 
 def kendall(x: ArrayLike, y: ArrayLike) -> float:
@@ -51,22 +50,11 @@ def kendall(x: ArrayLike, y: ArrayLike) -> float:
     >>> kendall([1, 2, 3, 4], [1, 3, 2, 4]).__round__(4)  # 5 pairs in order, 1 not
     0.6667
     """
-    x_, y_ = _checked(x, y)
-    concordance = ties_x = ties_y = 0.0
-    for i in range(1, len(x_)):
-        a, b = np.sign(x_[i] - x_[:i]), np.sign(y_[i] - y_[:i])
-        concordance += float(a @ b)
-        ties_x += float((a == 0).sum())
-        ties_y += float((b == 0).sum())
-    pairs = len(x_) * (len(x_) - 1) / 2
-    return concordance / float(np.sqrt((pairs - ties_x) * (pairs - ties_y)))
+    return value_of(correlation_statistic("kendall", x, y), np.size(x))
 
 
-CORRELATIONS: dict[str, Callable[[ArrayLike, ArrayLike], float]] = {
-    "spearman": spearman,
-    "pearson": pearson,
-    "kendall": kendall,
-}
+CORRELATIONS: dict[str, Callable[[ArrayLike, ArrayLike], float]]
+CORRELATIONS = {"spearman": spearman, "pearson": pearson, "kendall": kendall}
 
 
 def _checked(x: ArrayLike, y: ArrayLike) -> tuple[Array64, Array64]:
@@ -76,10 +64,9 @@ def _checked(x: ArrayLike, y: ArrayLike) -> tuple[Array64, Array64]:
     if len(x_) < 3:
         raise Undefined(f"no correlation: {len(x_)} points are too few, it takes at least 3")
     for side in (x_, y_):
-        if not np.isfinite(side).all():
-            raise Sen2ProError(
-                f"a correlation takes finite numbers, but number {int(np.argmin(np.isfinite(side)))} is not"
-            )
+        finite = np.isfinite(side)
+        if not finite.all():
+            raise Sen2ProError(f"a correlation takes finite numbers, but number {int(finite.argmin())} is not")
         if (side == side[0]).all():
             raise Undefined(f"no correlation: all {len(side)} values on one side are equal")
     return x_, y_
@@ -103,35 +90,30 @@ def aligned(scores: Mapping[str, float], human: Mapping[str, float]) -> tuple[Ar
     return np.array([scores[n] for n in names], float), np.array([human[n] for n in names], float)
 
 
-class _Ranks:
-    """Mean ranks of a list whose items count a number of times each: sorted once, for any number of resamples."""
+def _ranks(values: Array64) -> Statistic:
+    """Return mean ranks (b, n) as a function of how often each item counts (b, n); the values are sorted once."""
+    order = np.argsort(values, kind="stable")
+    ordered = values[order]
+    begins = np.r_[True, ordered[1:] != ordered[:-1]]  # a group of ties
+    first, group = np.flatnonzero(begins), np.cumsum(begins) - 1
 
-    def __init__(self, values: Array64) -> None:
-        self.order = np.argsort(values, kind="stable")
-        ordered = values[self.order]
-        self.first = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])  # of each group of ties
-        self.group = np.cumsum(np.r_[True, ordered[1:] != ordered[:-1]]) - 1
-
-    def __call__(self, counts: Array64) -> Array64:
-        """Return the ranks (b, n) when item i is there counts[b, i] times."""
-        sizes = np.add.reduceat(counts[:, self.order], self.first, axis=1)
+    def ranks(counts: Array64) -> Array64:
+        sizes = np.add.reduceat(counts[:, order], first, axis=1)
         middle = np.cumsum(sizes, axis=1) - (sizes - 1) / 2
-        ranks = np.empty_like(counts)
-        ranks[:, self.order] = middle[:, self.group]
-        return ranks
+        result = np.empty_like(counts)
+        result[:, order] = middle[:, group]
+        return result
+
+    return ranks
 
 
 def _weighted_pearson(x: Array64, y: Array64, counts: Array64) -> Array64:
     """Return Pearson's correlation of each row, items counting `counts` times: (b,); nan where it is undefined."""
     total = counts.sum(axis=1, keepdims=True)
-    x = x - (counts * x).sum(axis=1, keepdims=True) / total
-    y = y - (counts * y).sum(axis=1, keepdims=True) / total
+    x, y = (side - (counts * side).sum(axis=1, keepdims=True) / total for side in (x, y))
     squares = (counts * x * x).sum(axis=1) * (counts * y * y).sum(axis=1)
     products = (counts * x * y).sum(axis=1)
     return np.asarray(np.where(squares > 1e-20, products / np.sqrt(np.maximum(squares, 1e-20)), np.nan))
-
-
-Statistic = Callable[[Array64], Array64]  # counts (b, n) -> value of each resample (b,)
 
 
 def correlation_statistic(kind: str, scores: ArrayLike, gold: ArrayLike) -> Statistic:
@@ -141,22 +123,23 @@ def correlation_statistic(kind: str, scores: ArrayLike, gold: ArrayLike) -> Stat
     if kind == "pearson":
         x, y = ((side - side.mean()) / side.std() for side in (x, y))  # so that no scale is too small to be seen
         return lambda counts: _weighted_pearson(x[None], y[None], counts)
-    if kind == "kendall":
-        return _kendall_statistic(x, y)
-    ranks_x, ranks_y = _Ranks(x), _Ranks(y)
-    return lambda counts: _weighted_pearson(ranks_x(counts), ranks_y(counts), counts)
-
-
-def _kendall_statistic(x: Array64, y: Array64) -> Statistic:
-    """Return tau-b by counts: each is a quadratic form in them, and a point is tied with its own copies."""
-    signs = [np.sign(side[:, None] - side[None, :]) for side in (x, y)]
-    together, apart_x, apart_y = signs[0] * signs[1], np.abs(signs[0]), np.abs(signs[1])
+    if kind == "spearman":
+        ranks_x, ranks_y = _ranks(x), _ranks(y)
+        return lambda counts: _weighted_pearson(ranks_x(counts), ranks_y(counts), counts)
+    signs_x, signs_y = (np.sign(side[:, None] - side[None, :]) for side in (x, y))
+    matrices = signs_x * signs_y, np.abs(signs_x), np.abs(signs_y)
 
     def tau(counts: Array64) -> Array64:
-        pairs, of_x, of_y = (((counts @ matrix) * counts).sum(axis=1) for matrix in (together, apart_x, apart_y))
+        """Return tau-b: its parts are quadratic forms in the counts, and a point is tied with its own copies."""
+        pairs, of_x, of_y = (((counts @ matrix) * counts).sum(axis=1) for matrix in matrices)
         return np.asarray(np.where(of_x * of_y > 0, pairs / np.sqrt(np.maximum(of_x * of_y, 1)), np.nan))
 
     return tau
+
+
+def value_of(statistic: Statistic, n: int) -> float:
+    """Return a statistic of n points that count once each."""
+    return float(statistic(np.ones((1, n)))[0])
 
 
 def mean_statistic(values: ArrayLike) -> Statistic:
@@ -187,7 +170,7 @@ def average_statistic(
 class Comparison:
     """A score against a baseline on the same points, with the 95 % interval and the p-value of the difference.
 
-    `value` is the mean over seeds where there are several, and `sd` their standard deviation.
+    `value` is the mean over seeds if there are several, and `sd` their standard deviation.
     """
 
     baseline: float
@@ -206,7 +189,7 @@ class Comparison:
 
     @property
     def verdict(self) -> str:
-        """`better` or `worse` where p is below 0.05, else `no difference`; `too few` of less than 6 points."""
+        """`better` or `worse` if p is below 0.05, else `no difference`; `too few` for less than 6 points."""
         if self.n < FEWEST:
             return "too few"
         if self.p >= 0.05:
@@ -215,14 +198,8 @@ class Comparison:
 
     def scaled(self, factor: float) -> Comparison:
         """Return the same comparison in other units, times 100 for instance."""
-        return replace(
-            self,
-            baseline=self.baseline * factor,
-            value=self.value * factor,
-            low=self.low * factor,
-            high=self.high * factor,
-            sd=None if self.sd is None else self.sd * factor,
-        )
+        numbers: dict[str, Any] = {name: getattr(self, name) * factor for name in ("baseline", "value", "low", "high")}
+        return replace(self, **numbers, sd=None if self.sd is None else self.sd * factor)
 
     def to_dict(self) -> dict[str, Any]:
         """Return all of it as plain numbers."""
@@ -245,7 +222,7 @@ def paired_bootstrap(
     Parameters
     ----------
     ours
-        The statistic of each seed; their mean is what is compared.
+        The statistic of each seed; their mean is compared.
     baseline
         The statistic of the baseline.
     groups
@@ -267,33 +244,21 @@ def paired_bootstrap(
     >>> paired_bootstrap([good], poor, 50).verdict
     'better'
     """
-    ones = np.ones((1, n))
-    values = [float(statistic(ones)[0]) for statistic in ours]
-    differences = []
-    for counts in _resamples(n, groups, resamples, seed):
-        gains = mean_of(ours)(counts) - baseline(counts)
-        differences.append(gains[np.isfinite(gains)])
-    gains = np.concatenate(differences)
+    values, mean = [value_of(statistic, n) for statistic in ours], mean_of(ours)
+    gains = np.concatenate([mean(counts) - baseline(counts) for counts in _resamples(n, groups, resamples, seed)])
+    gains = gains[np.isfinite(gains)]
     if not len(gains):
         raise Undefined(f"no interval: the score is undefined in every resample of {n} points")
-    low, high = np.percentile(gains, [2.5, 97.5])
-    tail = min((gains <= 0).sum(), (gains >= 0).sum())
-    return Comparison(
-        baseline=float(baseline(ones)[0]),
-        value=float(np.mean(values)),
-        low=float(low),
-        high=float(high),
-        p=float(min(1.0, 2 * (tail + 1) / (len(gains) + 1))),
-        n=n,
-        sd=float(np.std(values, ddof=1)) if len(values) > 1 else None,
-        smaller_is_better=smaller_is_better,
-    )
+    low, high = map(float, np.percentile(gains, [2.5, 97.5]))
+    p = float(min(1.0, 2 * (min((gains <= 0).sum(), (gains >= 0).sum()) + 1) / (len(gains) + 1)))
+    sd = float(np.std(values, ddof=1)) if len(values) > 1 else None
+    return Comparison(value_of(baseline, n), float(np.mean(values)), low, high, p, n, sd, smaller_is_better)
 
 
 def _resamples(n: int, groups: NDArray[Any] | None, resamples: int, seed: int) -> Iterator[Array64]:
     """Yield how often each point is drawn, (b, n) at a time."""
     rng = np.random.default_rng(seed)
-    labels = np.zeros(n, np.int64) if groups is None else np.unique(groups, return_inverse=True)[1]
+    labels = np.zeros(n) if groups is None else groups
     members = [np.flatnonzero(labels == label) for label in np.unique(labels)]
     step = max(1, _CHUNK_NUMBERS // n)
     for start in range(0, resamples, step):

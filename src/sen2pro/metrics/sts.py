@@ -1,4 +1,4 @@
-"""Semantic textual similarity: rank correlation of a similarity with human scores."""
+"""Semantic textual similarity: sentence pairs, and the rank correlation of a similarity with their human scores."""
 
 from __future__ import annotations
 
@@ -8,16 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sen2pro.errors import Sen2ProError, one_of
-from sen2pro.metrics.base import to_unit
-from sen2pro.metrics.statistics import (
-    Comparison,
-    Statistic,
-    Undefined,
-    average_statistic,
-    correlation_statistic,
-    paired_bootstrap,
-)
-from sen2pro.model import Sen2Pro
+from sen2pro.metrics.statistics import Statistic, Undefined, average_statistic, correlation_statistic, value_of
 from sen2pro.types import Array, Array64
 
 AGGREGATIONS = ("all", "mean", "wmean")
@@ -57,21 +48,16 @@ class Pairs:
         return Pairs(self.name, subtasks, left, right, self.gold[chosen])
 
 
-def places(labels: tuple[str, ...]) -> list[NDArray[np.int64]]:
-    """Return where the points of each label are."""
-    return [np.flatnonzero(np.array(labels) == label) for label in dict.fromkeys(labels)]
-
-
 def statistic(scores: Array | Array64, pairs: Pairs, aggregation: str = "all") -> Statistic:
     """Return Spearman's correlation with the gold scores, as a function of how often each pair counts.
 
-    `all` is one correlation over all pairs (SimCSE, MTEB); `mean` and `wmean` average those of the sub-tasks, the
-    latter by their size (BERT-whitening, the BERT rows of the paper).
+    `all` is one correlation over all pairs (SimCSE, MTEB). `mean` averages those of the sub-tasks, and `wmean` weighs
+    them by their size (BERT-whitening, the BERT rows of the paper).
     """
     one_of("aggregation", aggregation, AGGREGATIONS)
     if aggregation == "all":
         return correlation_statistic("spearman", scores, pairs.gold)
-    where = places(pairs.subtasks)
+    where = [np.flatnonzero(np.array(pairs.subtasks) == label) for label in dict.fromkeys(pairs.subtasks)]
     if len(where) == 1:
         raise Undefined(f"no {aggregation}: no sub-tasks are known")
     parts = [correlation_statistic("spearman", np.asarray(scores)[i], pairs.gold[i]) for i in where]
@@ -86,20 +72,4 @@ def correlation(scores: Array | Array64, pairs: Pairs, aggregation: str = "all")
     >>> correlation(scores, pairs, "mean")
     0.0
     """
-    return float(statistic(scores, pairs, aggregation)(np.ones((1, len(pairs))))[0])
-
-
-def evaluate(model: Sen2Pro, pairs: Pairs, aggregation: str = "all") -> Comparison:
-    """Compare a model's similarity with the cosine of its plain vectors on one set, times 100."""
-    sentences = list(dict.fromkeys(pairs.left + pairs.right))
-    index = {sentence: i for i, sentence in enumerate(sentences)}
-    left, right = ([index[s] for s in side] for side in (pairs.left, pairs.right))
-    gaussians, vectors = model.encode(sentences), to_unit(model.sen2vec(sentences))
-    ours = model.similarity_pairwise(gaussians[left], gaussians[right])
-    plain = (vectors[left] * vectors[right]).sum(axis=1)
-    return paired_bootstrap(
-        [statistic(ours, pairs, aggregation)],
-        statistic(plain, pairs, aggregation),
-        len(pairs),
-        groups=None if aggregation == "all" else np.array(pairs.subtasks),
-    ).scaled(100)
+    return value_of(statistic(scores, pairs, aggregation), len(pairs))
