@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from sen2pro.checks import SOURCES, check_samples
 from sen2pro.errors import HeadMissing, Sen2ProError, one_of
 from sen2pro.model import Sen2Pro
-from sen2pro.settings import METHODS, UNCERTAINTIES, arguments
+from sen2pro.settings import METHODS, UNCERTAINTIES
 
 
 def check_encoder(model: Any, method: str, samples: Any, uncertainty: str) -> None:
@@ -32,21 +31,15 @@ def load_encoder(
 ) -> Sen2Pro:
     """Load a model; the method `auto` is one pass where there is a head for it, else sampling."""
     check_encoder(model, method, samples, uncertainty)
-    if isinstance(model, Sen2Pro):
-        return _alone(model)
-    settings: dict[str, Any] = {"uncertainty": uncertainty, "seed": seed}
-    if method in ("auto", "one-pass"):
-        try:
-            return Sen2Pro(str(model), method="one-pass", **settings)
-        except HeadMissing:
-            if method == "one-pass":
-                raise
-    method = "sampling" if method == "auto" else method
-    return _alone(Sen2Pro(str(model), method=method, samples=samples, **settings))
-
-
-def _alone(model: Sen2Pro) -> Sen2Pro:
-    """Refuse a model whose result depends on the batch: predictions would too."""
+    if not isinstance(model, Sen2Pro):
+        settings: dict[str, Any] = {"uncertainty": uncertainty, "seed": seed}
+        if method in ("auto", "one-pass"):
+            try:
+                return Sen2Pro(str(model), method="one-pass", **settings)
+            except HeadMissing:
+                if method == "one-pass":
+                    raise
+        model = Sen2Pro(str(model), method="sampling" if method == "auto" else method, samples=samples, **settings)
     if model.depends_on_batch:
         raise HeadMissing(
             f"there is no head for {model.encoder.name} to shrink towards, and without one a sentence's class would "
@@ -55,40 +48,22 @@ def _alone(model: Sen2Pro) -> Sen2Pro:
     return model
 
 
-def place(model: str | Path) -> str:
-    """Return a hub id as it is, and a folder such that it is found from anywhere."""
-    is_folder = any((Path(model) / file).is_file() for file in ("config.json", "modules.json"))
-    return str(Path(model).resolve() if is_folder else model)
-
-
 def recipe(model: Sen2Pro) -> dict[str, Any]:
-    """Return the settings with which `rebuilt` makes the same model again; refuse one that has more to it."""
-    lost = _lost(model)
-    if lost:
+    """Return the settings that make the same model again; refuse a model of which something is only in memory."""
+    encoder, lost = model.encoder, ""
+    if encoder.folder is None:
+        lost = "its network is in memory, not in a folder or on the hub"
+    elif not encoder.is_as_loaded:
+        lost = "its weights have changed since they were loaded"
+    elif model.whitening and not model.finds_its_whitening():
+        lost = "its whitening is not in its folder"
+    elif model.method != "sampling" and str(model.find_head()) != str(model.head):
+        lost = "its head is neither in its folder nor one that comes with the package"
+    if encoder.folder is None or lost:
         raise Sen2ProError(
             f"this model cannot be found again: {lost}. Save it, model.save(folder), and give the classifier "
             "Sen2Pro.load(folder) as its model"
         )
-    encoder = model.encoder
-    assert encoder.folder is not None
     own_folder = encoder.folder.resolve().name == encoder.name or (encoder.folder / "sen2pro.json").is_file()
     name = str(encoder.folder.resolve()) if own_folder else encoder.name
     return {"model": name, "whitening": None if model.whitening else False, **model.settings.to_json()}
-
-
-def _lost(model: Sen2Pro) -> str | None:
-    """Say what of a model is only in memory."""
-    if model.encoder.folder is None:
-        return "its network is in memory, not in a folder or on the hub"
-    if not model.encoder.is_as_loaded:
-        return "its weights have changed since they were loaded"
-    if model.whitening and not model.finds_its_whitening():
-        return "its whitening is not in its folder"
-    if model.method != "sampling" and str(model.find_head()) != str(model.head):
-        return "its head is neither in its folder nor one that comes with the package"
-    return None
-
-
-def rebuilt(recipe: Mapping[str, Any]) -> Sen2Pro:
-    """Make the model of a recipe, which holds plain settings only: no permission, and nothing of where code is."""
-    return Sen2Pro(recipe["model"], whitening=recipe["whitening"], **arguments(recipe))
