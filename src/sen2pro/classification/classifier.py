@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from numbers import Real
 from pathlib import Path
 from typing import Any
@@ -13,16 +14,16 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from sen2pro.checks import check_seed, check_sentences
+from sen2pro.checks import check_seed, check_sentences, check_whole
 from sen2pro.classification import saving
 from sen2pro.classification.checkpoints import Checkpoint
 from sen2pro.classification.choosing import C_VALUES, Choice, Fold, choose, folds
 from sen2pro.classification.features import FEATURES, Scaling
 from sen2pro.classification.finetune import fine_tuned
-from sen2pro.classification.heads import HEADS, Weights, fit, probabilities
+from sen2pro.classification.heads import HEADS, Weights, probabilities
 from sen2pro.classification.labels import check_classes, check_labels, to_numbers
 from sen2pro.classification.loading import check_encoder, load_encoder
-from sen2pro.classification.training import FineTuning
+from sen2pro.classification.training import FineTuning, Part
 from sen2pro.errors import Sen2ProError, one_of, shown
 from sen2pro.files.text import check_path
 from sen2pro.gaussian import Gaussian
@@ -110,15 +111,8 @@ class Sen2ProClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         seed: int = 0,
         finetune: bool | FineTuning = False,
     ) -> None:
-        self.model = model
-        self.method = method
-        self.samples = samples
-        self.uncertainty = uncertainty
-        self.features = features
-        self.head = head
-        self.C = C
-        self.seed = seed
-        self.finetune = finetune
+        self.model, self.method, self.samples, self.uncertainty = model, method, samples, uncertainty
+        self.features, self.head, self.C, self.seed, self.finetune = features, head, C, seed, finetune
 
     def fit(
         self,
@@ -135,8 +129,8 @@ class Sen2ProClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         X, y
             Sentences and labels (texts, whole numbers or truth values), as many of each.
         validation
-            Further sentences and labels to choose by, in place of cross-validation or, to train the encoder, of a part
-            of X.
+            Further sentences and labels to choose by. Without them, settings are chosen by cross-validation, or to
+            train the encoder, on a part of X.
         show_progress_bar
             As for `Sen2Pro.encode`.
         """
@@ -146,34 +140,25 @@ class Sen2ProClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
             raise Sen2ProError("there are no sentences to learn from")
         labels = check_labels(y, len(sentences))
         classes = check_classes(labels, choose=validation is None)
-        numbers = to_numbers(labels, classes)
-        held_out = None if validation is None else _checked_validation(validation, classes)
+        numbers, held_out = to_numbers(labels, classes), _checked_validation(validation, classes)
         encoder: Sen2Pro | None = None
-        signature: Signature | None
         if self.finetune:
-            texts = None if held_out is None else (_texts(held_out[0]), held_out[1])
-            encoder, scaling, weights, choice = fine_tuned(
-                self, _texts(sentences), numbers, texts, len(classes), choices, show_progress_bar
-            )
-            signature, dim = encoder.signature(), encoder.dim
+            parts = _part(sentences, numbers), held_out and _part(*held_out)
+            encoder, gaussian, choice = fine_tuned(self, *parts, choices, show_progress_bar)
         else:
-            if not (isinstance(sentences, Gaussian) and (held_out is None or isinstance(held_out[0], Gaussian))):
-                encoder = self._found(settings)
+            if isinstance(sentences, list) or (held_out and isinstance(held_out[0], list)):
+                encoder = self._load(settings)
             gaussian = _encoded(sentences, encoder, show_progress_bar)
-            signature, dim = gaussian.signature, gaussian.dim
             if held_out is None:
-                parts = folds(gaussian, numbers, self.seed)
+                judged = folds(gaussian, numbers, self.seed)
             else:
                 other = _encoded(held_out[0], encoder, show_progress_bar)
-                self._check_fits(other, dim, signature, "the validation set")
-                parts = [Fold(gaussian, numbers, other, held_out[1])]
-            choice = choose(parts, len(classes), **choices, seed=self.seed).choice
-            scaling = Scaling.fit(gaussian, choice.features)
-            found = fit(scaling(gaussian), numbers, len(classes), choice.head, choice.C, seed=self.seed)
-            weights = found.cooled(choice.temperature)
-        self.classes_, self.choice_, self.settings_ = classes, choice, settings
-        self.scaling_, self.weights_, self._encoder = scaling, weights, encoder
-        self.signature_, self.n_features_in_ = signature, dim
+                self._check_fits(other, gaussian.dim, gaussian.signature, "the validation set")
+                judged = [Fold(gaussian, numbers, other, held_out[1])]
+            choice = choose(judged, len(classes), **choices, seed=self.seed).choice
+        self.scaling_, self.weights_ = choice.fit(gaussian, numbers, len(classes), self.seed)
+        self.classes_, self.choice_, self.settings_, self._encoder = classes, choice, settings, encoder
+        self.signature_, self.n_features_in_ = gaussian.signature, gaussian.dim
         return self
 
     def _checked_settings(self) -> dict[str, Sequence[Any]]:
@@ -184,8 +169,7 @@ class Sen2ProClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         real = isinstance(self.C, Real) and not isinstance(self.C, bool)
         if self.C is not None and not (real and 0 < float(self.C) < 1e300):
             raise Sen2ProError(f"C must be a number above 0, or None to have it chosen, not {shown(self.C)}")
-        if check_seed(self.seed) < 0:
-            raise Sen2ProError(f"seed must be a whole number of at least 0, not {self.seed!r}")
+        check_whole("seed", check_seed(self.seed), 0)
         if not isinstance(self.finetune, (bool, FineTuning)):
             raise Sen2ProError(f"finetune is True, False or a FineTuning, not {shown(self.finetune)}")
         return {
@@ -198,7 +182,8 @@ class Sen2ProClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         """Return the probability of each class (n, classes), averaged over the sentences' distributions."""
         check_is_fitted(self, "weights_")
         sentences = _checked(X)
-        gaussian = _encoded(sentences, None if isinstance(sentences, Gaussian) else self.encoder, show_progress_bar)
+        encoder = None if isinstance(sentences, Gaussian) else self.encoder
+        gaussian = _encoded(sentences, encoder, show_progress_bar)
         self._check_fits(gaussian, self.n_features_in_, self.signature_, "X")
         result = np.empty((len(gaussian), len(self.classes_)))
         for start in range(0, len(gaussian), _CHUNK):
@@ -208,11 +193,11 @@ class Sen2ProClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
 
     def predict(self, X: Sentences, *, show_progress_bar: Show = None) -> NDArray[Any]:
         """Return the most probable class of each sentence (n,)."""
-        found = self.predict_proba(X, show_progress_bar=show_progress_bar)
-        return np.asarray(self.classes_[found.argmax(axis=1)])
+        best = self.predict_proba(X, show_progress_bar=show_progress_bar).argmax(axis=1)
+        return np.asarray(self.classes_[best])
 
     def score(self, X: Sentences, y: Answers, sample_weight: ArrayLike | None = None) -> float:
-        """Return the share of sentences whose class is found; a label that was never trained on is an error."""
+        """Return the share of sentences whose class is predicted; a label that was never trained on is an error."""
         check_is_fitted(self, "weights_")
         sentences = _checked(X)
         if not len(sentences):
@@ -225,23 +210,22 @@ class Sen2ProClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
     def encoder(self) -> Sen2Pro:
         """The model that encodes; loaded when it is first needed."""
         if not hasattr(self, "weights_"):
-            return self._found(self.get_params(deep=False))
+            return self._load(self.get_params(deep=False))
         if self._encoder is None:
-            self._encoder = self._found(self.settings_)
+            self._encoder = self._load(self.settings_)
         return self._encoder
 
-    def _found(self, settings: Mapping[str, Any]) -> Sen2Pro:
+    def _load(self, settings: Mapping[str, Any]) -> Sen2Pro:
         """Return the encoder of these settings: the given one, that which was loaded last, or a new one."""
         how = [settings[name] for name in ("model", "method", "samples", "uncertainty", "seed")]
         if isinstance(how[0], Sen2Pro):
             return load_encoder(*how)
         cache: dict[str, Sen2Pro] = self.__dict__.setdefault("_cache", {})
-        found = cache.get(str(how))
-        if found is None:
-            found = load_encoder(*how)
+        if str(how) not in cache:
+            encoder = load_encoder(*how)
             cache.clear()
-            cache[str(how)] = found
-        return found
+            cache[str(how)] = encoder
+        return cache[str(how)]
 
     def _check_fits(self, gaussian: Gaussian, dim: int, trained: Signature | None, what: str) -> None:
         if gaussian.dim != dim:
@@ -251,7 +235,7 @@ class Sen2ProClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
             )
         if trained is None or gaussian.signature is None:
             return
-        sides = [{name: getattr(side, name) for name in MATTERS} for side in (trained, gaussian.signature)]
+        sides = [asdict(side) for side in (trained, gaussian.signature)]
         differing = [name for name in MATTERS if sides[0][name] != sides[1][name]]
         if differing:
             said = [", ".join(f"{name} {side[name]!r}" for name in differing) for side in sides]
@@ -279,16 +263,15 @@ class Sen2ProClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         folder
             Numbers and plain settings, which may come from anyone: no code of it is run, and nothing is fetched for it.
         model
-            The encoder that it was trained with, by name, as a folder or as a `Sen2Pro`. It can be left out for the
-            default model, and for a fine-tuned encoder, which is in the folder. A folder may not choose where any
-            other weights come from; the error names the model that you need.
+            The encoder that it was trained with, by name, as a folder or as a `Sen2Pro`. Leave it out for the default
+            model, and for a fine-tuned encoder, which is in the folder. A folder may not choose where any other weights
+            come from; the error names the model that you need.
         """
         return saving.load(cls, check_path(folder), model)
 
     def __sklearn_clone__(self) -> Sen2ProClassifier:
         settings = self.get_params(deep=False)
-        shared = {name: value if name == "model" else copy.deepcopy(value) for name, value in settings.items()}
-        clone = type(self)(**shared)
+        clone = type(self)(settings.pop("model"), **copy.deepcopy(settings))
         # The encoder is shared: it does not change, and copying it would take its space once for each fold.
         clone._cache = self.__dict__.setdefault("_cache", {})
         return clone
@@ -300,10 +283,8 @@ class Sen2ProClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Sen2ProClassifier:
         copied = copy.copy(self)
-        shared = {"model", "settings_", "_encoder", "_cache", "_checkpoints"}
-        copied.__dict__ |= {
-            name: copy.deepcopy(value, memo) for name, value in self.__dict__.items() if name not in shared
-        }
+        own = self.__dict__.keys() - {"model", "settings_", "_encoder", "_cache", "_checkpoints"}
+        copied.__dict__ |= {name: copy.deepcopy(self.__dict__[name], memo) for name in own}
         return copied
 
     def __getstate__(self) -> dict[str, Any]:
@@ -328,10 +309,10 @@ def _checked(X: Any) -> list[str] | Gaussian:
         return X
     if isinstance(X, Mapping) or hasattr(X, "columns"):
         raise Sen2ProError(f"give one column, for instance frame['text'], not a whole {type(X).__name__}")
-    found = X.tolist() if hasattr(X, "tolist") else X
-    if isinstance(found, (str, bytes)) or not isinstance(found, Iterable):
+    rows = X.tolist() if hasattr(X, "tolist") else X
+    if isinstance(rows, (str, bytes)) or not isinstance(rows, Iterable):
         raise Sen2ProError(f"give a list of sentences or a batch of Gaussians, not {type(X).__name__}")
-    texts = list(found)
+    texts = list(rows)
     for row, text in enumerate(texts):
         if isinstance(text, Gaussian):
             raise Sen2ProError("give one batch of Gaussians, not a list of them: Gaussian.concatenate(list)")
@@ -343,8 +324,10 @@ def _checked(X: Any) -> list[str] | Gaussian:
     return check_sentences(texts)
 
 
-def _checked_validation(validation: Any, classes: NDArray[Any]) -> tuple[list[str] | Gaussian, Labels]:
+def _checked_validation(validation: Any, classes: NDArray[Any]) -> tuple[list[str] | Gaussian, Labels] | None:
     """Return further sentences and the numbers of their classes."""
+    if validation is None:
+        return None
     if not isinstance(validation, (tuple, list)) or len(validation) != 2 or isinstance(validation[0], str):
         raise Sen2ProError(f"validation is a pair (sentences, labels), not {shown(validation)}")
     sentences = _checked(validation[0])
@@ -353,14 +336,13 @@ def _checked_validation(validation: Any, classes: NDArray[Any]) -> tuple[list[st
     return sentences, to_numbers(check_labels(validation[1], len(sentences)), classes, "validation label")
 
 
-def _texts(sentences: list[str] | Gaussian) -> list[str]:
+def _part(sentences: list[str] | Gaussian, labels: Labels) -> Part:
     if isinstance(sentences, Gaussian):
         raise Sen2ProError("to train the encoder it takes the sentences, not their Gaussians")
-    return sentences
+    return Part(sentences, labels)
 
 
 def _encoded(sentences: list[str] | Gaussian, encoder: Sen2Pro | None, show: Show) -> Gaussian:
-    """Return the Gaussians of sentences; ready-made ones as they are."""
     if isinstance(sentences, Gaussian):
         return sentences
     assert encoder is not None

@@ -1,4 +1,4 @@
-"""From Gaussians to what a linear head reads: centred, scaled, and with the noise that belongs to it."""
+"""From Gaussians to what a linear head reads: centred and scaled means, variances, and their noise."""
 
 from __future__ import annotations
 
@@ -32,11 +32,9 @@ class Scaling:
     @classmethod
     def fit(cls, gaussian: Gaussian, features: str) -> Scaling:
         """Learn centres and scales from the training part."""
-        mean, variance = gaussian.mean.astype(np.float64), gaussian.variance.astype(np.float64)
-        centres = mean.mean(axis=0), variance.mean(axis=0)
-        scales = [
-            float(np.sqrt(np.square(x - c).mean())) or 1.0 for x, c in zip((mean, variance), centres, strict=True)
-        ]
+        blocks = [array.astype(np.float64) for array in (gaussian.mean, gaussian.variance)]
+        centres = [x.mean(axis=0) for x in blocks]
+        scales = [float(np.sqrt(np.square(x - x.mean(axis=0)).mean())) or 1.0 for x in blocks]
         return cls(features, centres[0], scales[0], centres[1], scales[1] / _VARIANCE_WEIGHT)
 
     def __call__(self, gaussian: Gaussian) -> Design:

@@ -1,12 +1,8 @@
 """Train the encoder: sentences of one class are drawn together, those of different classes apart.
 
-Each step makes a few differentiable samples of every sentence of a batch (dropout and edited copies by turns), takes
-their mean and standard deviation, and draws mean + std * eps. The loss is that of SetFit on these samples, (1 - cos)^2
-for two sentences of one class and cos^2 for two of different classes; but for all pairs of a batch at once, which the
-same passes give, where SetFit has a batch of pairs.
-
-All randomness is keyed by seed and step, so a run repeats exactly, and one that was killed goes on where its last
-checkpoint was as if nothing had been.
+Each step draws mean + std * eps for every sentence of a batch, from a few differentiable samples (dropout and edited
+copies by turns). The loss is SetFit's, but over all pairs of the batch at once. All randomness is keyed by seed and
+step: a run repeats exactly, and one that was killed goes on from its last checkpoint as if nothing had been.
 """
 
 from __future__ import annotations
@@ -23,9 +19,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from sen2pro.checks import check_whole
 from sen2pro.classification.checkpoints import Checkpoint
 from sen2pro.classification.choosing import C_VALUES, Fold, choose
-from sen2pro.encoder.encoder import Encoder
 from sen2pro.errors import Sen2ProError
 from sen2pro.gaussian import Gaussian
 from sen2pro.model import Sen2Pro
@@ -84,13 +80,9 @@ class FineTuning:
         """Refuse what cannot be trained with."""
         least = {"epochs": 1, "patience": 1, "batch_size": 2, "accumulate": 1, "passes": 2, "warm_up": 0}
         for name, low in least.items():
-            value = getattr(self, name)
-            if name == "epochs" and value is None:
-                continue
-            if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < low:
-                raise Sen2ProError(f"{name} of FineTuning must be a whole number of at least {low}, not {value!r}")
-        bounds = {"rate": (0, 1), "weight_decay": (0, 1), "held_out": (0.01, 0.9)}
-        for name, (small, great) in bounds.items():
+            if name != "epochs" or self.epochs is not None:
+                check_whole(f"{name} of FineTuning", getattr(self, name), low)
+        for name, small, great in (("rate", 0, 1), ("weight_decay", 0, 1), ("held_out", 0.01, 0.9)):
             value = getattr(self, name)
             if not isinstance(value, (int, float, np.floating)) or not small <= value <= great:
                 raise Sen2ProError(f"{name} of FineTuning must be a number from {small} to {great}, not {value!r}")
@@ -108,57 +100,45 @@ class Part(NamedTuple):
 
 
 class Trainer:
-    """Runs the epochs.
-
-    Parameters
-    ----------
-    model
-        The model whose network is trained.
-    settings, seed
-        How to train.
-    """
+    """Trains the network of a model; `checkpoint` is the state of its run, once that has begun."""
 
     def __init__(self, model: Sen2Pro, settings: FineTuning, seed: int) -> None:
-        self.model, self.settings, self.seed, self.network = model, settings, int(seed), model.encoder.network
-        self._state: Checkpoint | None = None
+        self.model, self.settings, self.seed = model, settings, int(seed)
+        self.checkpoint: Checkpoint | None = None
         self._last: int | None = None  # the step by which the learning rate has fallen to nothing
-        self._trained = [p for p in self.network.parameters() if p.requires_grad]
+        self._trained = [p for p in model.encoder.network.parameters() if p.requires_grad]
         self.optimizer = torch.optim.AdamW(self._trained, lr=settings.rate, weight_decay=settings.weight_decay)
 
     def run(self, train: Part, judges: Part, classes: int, show: Show = None) -> int:
         """Train until the validation loss stops falling; restore and return the best epoch."""
-        state = self._state = self._checkpoint(train, judges)
-        if not state.resume():
-            state.record(0, self.loss(train, judges, classes))  # training is never worse than none
-        steps, most = self._steps(train), self.settings.epochs or _MOST_EPOCHS
-        with progress(most * steps, show, unit="steps", title="training") as advance:
-            advance(state.epoch * steps)
-            while state.epoch < most and state.epoch - state.best_epoch < self.settings.patience:
-                self._epoch(state.epoch, steps, train, advance)
-                state.record(state.epoch + 1, self.loss(train, judges, classes))
+        epochs = self.settings.epochs or _MOST_EPOCHS
+        state = self._train(train, judges, epochs, show, lambda: self.loss(train, judges, classes))
         state.restore_best()
         return state.best_epoch
 
     def repeat(self, train: Part, epochs: int, show: Show = None, *, falling: bool = False) -> None:
         """Train for a fixed number of epochs without validation; the learning rate may fall to 0 over them."""
-        steps = self._steps(train)
-        self._last = epochs * steps if falling else None
-        state = self._state = self._checkpoint(train, Part([], np.empty(0, np.int64)))
-        state.resume()
+        self._last = epochs * self._steps(train) if falling else None
+        self._train(train, Part([], np.empty(0, np.int64)), epochs, show)
+
+    def _train(
+        self, train: Part, judges: Part, epochs: int, show: Show, loss: Callable[[], float] | None = None
+    ) -> Checkpoint:
+        """Train for so many epochs; with a loss, only until it stops falling."""
+        steps, state = self._steps(train), self._checkpoint(train, judges)
+        self.checkpoint = state
+        if not state.resume() and loss is not None:
+            state.record(0, loss())  # training is never worse than none
         with progress(epochs * steps, show, unit="steps", title="training") as advance:
             advance(state.epoch * steps)
-            while state.epoch < epochs:
+            while state.epoch < epochs and (not loss or state.epoch - state.best_epoch < self.settings.patience):
                 self._epoch(state.epoch, steps, train, advance)
-                state.record(state.epoch + 1, np.inf)
+                state.record(state.epoch + 1, loss() if loss else np.inf)
+        return state
 
     def _steps(self, train: Part) -> int:
         size = self.settings.batch_size * self.settings.accumulate
         return max(_FEWEST_STEPS, -(-len(train.texts) // size))
-
-    @property
-    def checkpoint(self) -> Checkpoint | None:
-        """What it takes to go on after a kill, once training has begun."""
-        return self._state
 
     def _epoch(self, epoch: int, steps: int, train: Part, advance: Callable[[float], None]) -> None:
         rng, parts = np.random.default_rng([self.seed, epoch]), self.settings.accumulate
@@ -196,48 +176,38 @@ class Trainer:
 
     def _sample(self, texts: list[str], source: str, number: int, seed: int) -> Tensor:
         encoder, prompt = self.model.encoder, self.model.encoder.prompt(None, None)
-        numbers = None
         if source == "data":
             texts = [edit(encoder.seen(text, prompt), self.model.vocabulary, seed, number) for text in texts]
-        else:
-            numbers = [number] * len(texts)
         tokens = encoder.tokens([prompt + text for text in texts])
-        vectors = torch.empty(0)
-        for rows in _same_batch(encoder, [len(ids) for ids in tokens]):
-            lower = torch.autocast(encoder.device.type, torch.bfloat16, enabled=encoder.device.type == "cuda")
-            with lower:
-                found = encoder.forward(
-                    [tokens[i] for i in rows],
-                    numbers and numbers[: len(rows)],
-                    seed,
-                    encoder.prompt_length(prompt),
-                    gradient=True,
-                ).float()
-            if not len(vectors):
-                vectors = found.new_zeros(len(tokens), found.shape[1])
-            vectors = vectors.index_copy(0, torch.tensor(rows, device=found.device), found)
+        order = list(range(len(tokens)))
+        batches = [order]
+        if not encoder.may_pad:  # a network that looks at padding takes sentences of one length
+            order.sort(key=lambda row: len(tokens[row]))
+            batches = [list(rows) for _, rows in groupby(order, key=lambda row: len(tokens[row]))]
+        parts = []
+        for rows in batches:
+            numbers = [number] * len(rows) if source == "model" else None
+            with torch.autocast(encoder.device.type, torch.bfloat16, enabled=encoder.device.type == "cuda"):
+                batch, skipped = [tokens[row] for row in rows], encoder.prompt_length(prompt)
+                parts.append(encoder.forward(batch, numbers, seed, skipped, gradient=True).float())
+        vectors = torch.cat(parts)[np.argsort(order)]
         return nn.functional.normalize(vectors, dim=1) if self.model.normalize else vectors
 
     def loss(self, train: Part, judges: Part, classes: int) -> float:
         """Return the log-loss on the judges of the best head on plain vectors: one pass of each sentence."""
-        points = []
-        for part in (train, judges):
-            vectors = self.model.sen2vec(part.texts)
-            points.append(Gaussian(vectors, np.zeros_like(vectors)))
-        parts = [Fold(points[0], train.labels, points[1], judges.labels)]
-        found = choose(
-            parts, classes, features=("mean",), heads=("expected",), c_values=C_VALUES, seed=self.seed
-        )  # fmt: skip
-        return float(found.losses.mean())
+        vectors = [self.model.sen2vec(part.texts) for part in (train, judges)]
+        points = [Gaussian(each, np.zeros_like(each)) for each in vectors]
+        fold = Fold(points[0], train.labels, points[1], judges.labels)
+        choices: dict[str, Any] = {"features": ("mean",), "heads": ("expected",), "c_values": C_VALUES}
+        return float(choose([fold], classes, **choices, seed=self.seed).losses.mean())
 
     def _checkpoint(self, train: Part, judges: Part) -> Checkpoint:
         """Return the state of this run; it has a name of its own."""
-        settings = {name: value for name, value in asdict(self.settings).items() if name != "checkpoints"}
-        numbers = {name: float(value or 0) for name, value in settings.items()}
+        numbers = {name: float(value or 0) for name, value in asdict(self.settings).items() if name != "checkpoints"}
         about: list[Any] = [SCHEME, str(self.model.signature()), numbers, self.seed, self._last]
         about += [[part.texts, part.labels.tolist()] for part in (train, judges)]
         fingerprint = hashlib.sha256(json.dumps(about).encode()).hexdigest()[:16]
-        return Checkpoint({"network": self.network}, self.optimizer, self.settings.checkpoints, fingerprint)
+        return Checkpoint(self.model.encoder.network, self.optimizer, self.settings.checkpoints, fingerprint)
 
 
 def pair_loss(vectors: Tensor, labels: Tensor) -> Tensor:
@@ -262,21 +232,11 @@ def _batches(labels: Labels, size: int, number: int, rng: np.random.Generator) -
         while len(rows) < size:
             groups: list[NDArray[np.int64]] = []
             for label in np.unique(labels):
-                found = rng.permutation(np.flatnonzero(labels == label))
-                groups += np.split(found, range(_TOGETHER, len(found), _TOGETHER))
+                of_class = rng.permutation(np.flatnonzero(labels == label))
+                groups += np.split(of_class, range(_TOGETHER, len(of_class), _TOGETHER))
             rows += [int(row) for place in rng.permutation(len(groups)) for row in groups[place]]
         taken = size
         while len(batch := dict.fromkeys(rows[:taken])) < 2:  # where one order ends and the next begins
             taken += 1
         yield np.array(list(batch), np.int64)
         rows = rows[taken:]
-
-
-def _same_batch(encoder: Encoder, lengths: list[int]) -> Iterator[list[int]]:
-    """Yield rows that may share a batch: all of them, or those of one length for a network that looks at padding."""
-    if encoder.may_pad:
-        yield list(range(len(lengths)))
-        return
-    order = sorted(range(len(lengths)), key=lambda row: lengths[row])
-    for _, rows in groupby(order, key=lambda row: lengths[row]):
-        yield list(rows)
