@@ -24,18 +24,9 @@ _ABOUT = documents.record(
 
 
 class Checkpoint:
-    """Keeps the best epoch in memory, and everything in a file if a folder is named.
+    """Keeps the best epoch in memory; if there is a folder, all goes into a file there, named by the fingerprint.
 
     The file stays until `delete` is called, which is when the classifier is saved: a kill in between loses nothing.
-
-    Parameters
-    ----------
-    network, optimizer
-        What is trained, and by what.
-    folder
-        Where the file is, or None for none.
-    fingerprint
-        Names the run, and its file.
     """
 
     def __init__(

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sen2pro.classification.features import Scaling
-from sen2pro.classification.heads import Design, Weights, at_temperatures, fit
+from sen2pro.classification.heads import Design, Scaling, Weights, at_temperatures, fit
 from sen2pro.gaussian import Gaussian
 from sen2pro.types import Array64, Labels
 

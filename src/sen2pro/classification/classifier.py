@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
 from numbers import Real
 from pathlib import Path
 from typing import Any
@@ -14,27 +13,25 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from sen2pro.checks import check_seed, check_sentences, check_whole
+from sen2pro.checks import check_sentences, check_whole, listed
 from sen2pro.classification import saving
 from sen2pro.classification.checkpoints import Checkpoint
-from sen2pro.classification.choosing import C_VALUES, Choice, Fold, choose, folds
-from sen2pro.classification.features import FEATURES, Scaling
-from sen2pro.classification.finetune import fine_tuned
-from sen2pro.classification.heads import HEADS, Weights, probabilities
+from sen2pro.classification.choosing import C_VALUES, Fold, choose, folds
+from sen2pro.classification.heads import FEATURES, HEADS, probabilities
 from sen2pro.classification.labels import check_classes, check_labels, to_numbers
-from sen2pro.classification.loading import check_encoder, load_encoder
-from sen2pro.classification.training import FineTuning, Part
-from sen2pro.errors import Sen2ProError, one_of, shown
+from sen2pro.classification.training import FineTuning, Part, fine_tuned
+from sen2pro.errors import HeadMissing, Sen2ProError, one_of, shown
 from sen2pro.files.text import check_path
 from sen2pro.gaussian import Gaussian
 from sen2pro.model import Sen2Pro
 from sen2pro.progress import Show
-from sen2pro.settings import DEFAULT_MODEL
-from sen2pro.signature import MATTERS, Signature
+from sen2pro.settings import DEFAULT_MODEL, METHODS, Settings
+from sen2pro.signature import Signature, check_comparable
 from sen2pro.types import Array64, Labels
 
 Sentences = Sequence[str] | Gaussian
 Answers = Sequence[Any] | NDArray[Any]
+Labelled = tuple[Sentences, Answers]
 _CHUNK = 2048  # sentences whose features are in memory at once when predicting
 
 
@@ -87,13 +84,6 @@ class Sen2ProClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
     (1, 2)
     """
 
-    classes_: NDArray[Any]
-    choice_: Choice
-    settings_: dict[str, Any]
-    scaling_: Scaling
-    weights_: Weights
-    signature_: Signature | None
-    n_features_in_: int
     _encoder: Sen2Pro | None  # with which it was fitted, once it is loaded
     _cache: dict[str, Sen2Pro]  # the encoder that was loaded last, shared with all clones
     _checkpoints: list[Checkpoint]  # of the training that is not saved yet
@@ -115,12 +105,7 @@ class Sen2ProClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         self.features, self.head, self.C, self.seed, self.finetune = features, head, C, seed, finetune
 
     def fit(
-        self,
-        X: Sentences,
-        y: Answers,
-        *,
-        validation: tuple[Sentences, Answers] | None = None,
-        show_progress_bar: Show = None,
+        self, X: Sentences, y: Answers, *, validation: Labelled | None = None, show_progress_bar: Show = None
     ) -> Sen2ProClassifier:
         """Learn from sentences (or their Gaussians) and their labels.
 
@@ -162,14 +147,22 @@ class Sen2ProClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         return self
 
     def _checked_settings(self) -> dict[str, Sequence[Any]]:
-        """Return what there is to choose from."""
-        check_encoder(self.model, self.method, self.samples, self.uncertainty)
+        """Check all settings, and return what there is to choose from."""
+        if self.model is None:
+            raise Sen2ProError(
+                "this classifier came from a folder, which may not choose where weights come from; to fit it again, "
+                "name the model to start from: set_params(model=...)"
+            )
+        if not isinstance(self.model, (str, Path, Sen2Pro)):
+            raise Sen2ProError(f"model is a name, a folder or a Sen2Pro, not {type(self.model).__name__}")
+        check_whole("seed", self.seed, 0)
+        Settings(self.model, samples=self.samples, uncertainty=self.uncertainty, seed=self.seed)  # checks them
+        one_of("method", self.method, ("auto", *METHODS))
         one_of("features", self.features, ("auto", *FEATURES))
         one_of("head", self.head, ("auto", *HEADS))
         real = isinstance(self.C, Real) and not isinstance(self.C, bool)
         if self.C is not None and not (real and 0 < float(self.C) < 1e300):
             raise Sen2ProError(f"C must be a number above 0, or None to have it chosen, not {shown(self.C)}")
-        check_whole("seed", check_seed(self.seed), 0)
         if not isinstance(self.finetune, (bool, FineTuning)):
             raise Sen2ProError(f"finetune is True, False or a FineTuning, not {shown(self.finetune)}")
         return {
@@ -185,11 +178,8 @@ class Sen2ProClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         encoder = None if isinstance(sentences, Gaussian) else self.encoder
         gaussian = _encoded(sentences, encoder, show_progress_bar)
         self._check_fits(gaussian, self.n_features_in_, self.signature_, "X")
-        result = np.empty((len(gaussian), len(self.classes_)))
-        for start in range(0, len(gaussian), _CHUNK):
-            rows = slice(start, start + _CHUNK)
-            result[rows] = probabilities(self.scaling_(gaussian[rows]), self.weights_)
-        return result
+        chunks = (gaussian[start : start + _CHUNK] for start in range(0, max(1, len(gaussian)), _CHUNK))
+        return np.concatenate([probabilities(self.scaling_(chunk), self.weights_) for chunk in chunks])
 
     def predict(self, X: Sentences, *, show_progress_bar: Show = None) -> NDArray[Any]:
         """Return the most probable class of each sentence (n,)."""
@@ -210,6 +200,7 @@ class Sen2ProClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
     def encoder(self) -> Sen2Pro:
         """The model that encodes; loaded when it is first needed."""
         if not hasattr(self, "weights_"):
+            self._checked_settings()
             return self._load(self.get_params(deep=False))
         if self._encoder is None:
             self._encoder = self._load(self.settings_)
@@ -233,16 +224,10 @@ class Sen2ProClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
                 f"{what} has {gaussian.dim} features, but {type(self).__name__} is expecting {dim} features as input: "
                 f"it was trained on Gaussians of {dim} dimensions"
             )
-        if trained is None or gaussian.signature is None:
-            return
-        sides = [asdict(side) for side in (trained, gaussian.signature)]
-        differing = [name for name in MATTERS if sides[0][name] != sides[1][name]]
-        if differing:
-            said = [", ".join(f"{name} {side[name]!r}" for name in differing) for side in sides]
-            raise Sen2ProError(
-                f"the classifier was trained on Gaussians with {said[0]}, but {what} has {said[1]}; encode with the "
-                "settings it was trained with, or fit again"
-            )
+        try:
+            check_comparable(trained, gaussian.signature)
+        except Sen2ProError as error:
+            raise Sen2ProError(f"{what} does not fit the classifier: {error}, or fit again") from None
 
     def save(self, folder: str | Path) -> None:
         """Write the classifier to a new folder: some kilobytes a class, and the encoder if it was fine-tuned.
@@ -301,25 +286,41 @@ class Sen2ProClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         return tags
 
 
+def load_encoder(
+    model: str | Path | Sen2Pro, method: str, samples: int | tuple[int, int] | None, uncertainty: str, seed: int
+) -> Sen2Pro:
+    """Load a model; the method `auto` is one pass where there is a head for it, else sampling."""
+    if not isinstance(model, Sen2Pro):
+        settings: dict[str, Any] = {"uncertainty": uncertainty, "seed": seed}
+        if method in ("auto", "one-pass"):
+            try:
+                return Sen2Pro(str(model), method="one-pass", **settings)
+            except HeadMissing:
+                if method == "one-pass":
+                    raise
+        model = Sen2Pro(str(model), method="sampling" if method == "auto" else method, samples=samples, **settings)
+    if model.depends_on_batch:
+        raise HeadMissing(
+            f"there is no head for {model.encoder.name} to shrink towards, and without one a sentence's class would "
+            "depend on the others that are classified with it; fit one with model.distill, or use method='sampling'"
+        )
+    return model
+
+
 def _checked(X: Any) -> list[str] | Gaussian:
     """Return a list of sentences, also from an array or a column of a table, or the batch of Gaussians."""
     if isinstance(X, Gaussian):
         if len(X.shape) != 2:
             raise Sen2ProError(f"give a batch of Gaussians (n, k), not a single one of shape {X.shape}")
         return X
-    if isinstance(X, Mapping) or hasattr(X, "columns"):
-        raise Sen2ProError(f"give one column, for instance frame['text'], not a whole {type(X).__name__}")
-    rows = X.tolist() if hasattr(X, "tolist") else X
-    if isinstance(rows, (str, bytes)) or not isinstance(rows, Iterable):
-        raise Sen2ProError(f"give a list of sentences or a batch of Gaussians, not {type(X).__name__}")
-    texts = list(rows)
+    if isinstance(X, str):
+        raise Sen2ProError("give a list of sentences or a batch of Gaussians, not a single text")
+    texts = listed(X, "a list of sentences or a batch of Gaussians")
     for row, text in enumerate(texts):
-        if isinstance(text, Gaussian):
-            raise Sen2ProError("give one batch of Gaussians, not a list of them: Gaussian.concatenate(list)")
         if not isinstance(text, str):
             raise Sen2ProError(
-                f"sentence {row} is not a text but {type(text).__name__}: {shown(text)}; give texts, or the "
-                "batch of Gaussians itself, not its means"
+                f"sentence {row} is not a text but {type(text).__name__}: {shown(text)}; give texts, or a batch of "
+                "Gaussians itself: not its means, and not a list of them (Gaussian.concatenate makes one batch)"
             )
     return check_sentences(texts)
 

@@ -14,10 +14,8 @@ import numpy as np
 from sen2pro import __version__
 from sen2pro.checks import SOURCES
 from sen2pro.classification.choosing import Choice
-from sen2pro.classification.features import FEATURES, Scaling
-from sen2pro.classification.heads import HEADS, Weights
+from sen2pro.classification.heads import FEATURES, HEADS, Scaling, Weights
 from sen2pro.classification.labels import check_labels
-from sen2pro.classification.loading import recipe
 from sen2pro.classification.training import FineTuning
 from sen2pro.encoder.resolve import OWN_NAMES
 from sen2pro.errors import Sen2ProError, shown
@@ -96,6 +94,27 @@ def _config(classifier: Sen2ProClassifier) -> dict[str, Any]:
     return dict(json.loads(json.dumps(config, default=lambda number: number.item())))  # numpy's numbers as plain ones
 
 
+def recipe(model: Sen2Pro) -> dict[str, Any]:
+    """Return the settings that make the same model again; refuse a model of which something is only in memory."""
+    encoder, lost = model.encoder, ""
+    if encoder.folder is None:
+        lost = "its network is in memory, not in a folder or on the hub"
+    elif not encoder.is_as_loaded:
+        lost = "its weights have changed since they were loaded"
+    elif model.whitening and not model.finds_its_whitening():
+        lost = "its whitening is not in its folder"
+    elif model.method != "sampling" and str(model.find_head()) != str(model.head):
+        lost = "its head is neither in its folder nor one that comes with the package"
+    if encoder.folder is None or lost:
+        raise Sen2ProError(
+            f"this model cannot be found again: {lost}. Save it, model.save(folder), and give the classifier "
+            "Sen2Pro.load(folder) as its model"
+        )
+    own_folder = encoder.folder.resolve().name == encoder.name or (encoder.folder / "sen2pro.json").is_file()
+    name = str(encoder.folder.resolve()) if own_folder else encoder.name
+    return {"model": name, "whitening": None if model.whitening else False, **model.settings.to_json()}
+
+
 def load(kind: type[Sen2ProClassifier], folder: Path, model: str | Path | Sen2Pro | None = None) -> Sen2ProClassifier:
     """Read a classifier; one of another format, or whose contents were changed, is refused."""
     for name in (CONFIG, TENSORS):
@@ -114,8 +133,9 @@ def load(kind: type[Sen2ProClassifier], folder: Path, model: str | Path | Sen2Pr
     classifier.settings_ = settings
     classifier.classes_ = np.array(config["classes"])
     classifier.choice_ = Choice(**config["choice"])
-    classifier.weights_ = Weights(numbers.pop("matrix"), numbers.pop("bias"))
-    classifier.scaling_ = Scaling(**config["scaling"], **numbers)
+    classifier.weights_ = Weights(numbers["matrix"], numbers["bias"])
+    centres: dict[str, Any] = {name: numbers[name] for name in ("mean_centre", "variance_centre")}
+    classifier.scaling_ = Scaling(**config["scaling"], **centres)
     classifier.n_features_in_ = len(numbers["mean_centre"])
     classifier.signature_ = Signature(**config["signature"]) if config["signature"] else None
     classifier._encoder = Sen2Pro.load(folder / ENCODER) if config["encoder"] else None
