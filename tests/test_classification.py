@@ -9,9 +9,8 @@ from small_data import sentences
 
 from sen2pro import Sen2Pro
 from sen2pro.classification import Sen2ProClassifier
-from sen2pro.classification.features import Scaling
-from sen2pro.classification.heads import fit
-from sen2pro.classification.loading import recipe
+from sen2pro.classification.heads import Scaling, fit
+from sen2pro.classification.saving import recipe
 from sen2pro.errors import HeadMissing, Sen2ProError
 
 

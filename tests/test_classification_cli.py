@@ -18,7 +18,6 @@ from sen2pro.classification import Sen2ProClassifier, report
 from sen2pro.cli import classify
 from sen2pro.cli.app import app
 from sen2pro.files.sentences import Source
-from sen2pro.metrics.probabilities import confusion
 
 ROWS = [(text, "sport") for text in SPORT] + [(text, "money") for text in MONEY]
 
@@ -193,16 +192,15 @@ def test_an_evaluation_goes_by_chunks_and_reads_pipes(trained, tmp_path, monkeyp
 
 def test_measures_of_each_class_are_scikit_learns():
     rng = np.random.default_rng(0)
-    truth, predicted = (
-        rng.integers(0, 4, 50),
-        rng.integers(1, 5, 50),
-    )  # 0 is never called, 4 never true, 5 neither
-    each, macro = report.by_class(confusion(predicted, truth, 6))
-    names = (1, 0, 2)  # precision, recall, F1 in their order
-    found = precision_recall_fscore_support(truth, predicted, labels=range(6), zero_division=0)
-    np.testing.assert_allclose(each.T, [found[i] for i in names])
+    truth, predicted = rng.integers(0, 4, 50), rng.integers(1, 5, 50)  # 0 is never called, 4 never true, 5 neither
+    result = report.evaluate_on(np.eye(6)[predicted], truth, range(6), signature="s", name="n", pictures=False)
+    names = ("precision", "recall", "F1")
+    expected = precision_recall_fscore_support(truth, predicted, labels=range(6), zero_division=0)
+    np.testing.assert_allclose([result.numbers[0][name] for name in names], expected[:3])
     average = precision_recall_fscore_support(truth, predicted, average="macro", zero_division=0)
-    np.testing.assert_allclose(macro, [average[i] for i in names])
+    np.testing.assert_allclose([result.numbers[0]["macro average"][name] for name in names], average[:3])
+    assert result.grids[1].rows[0][:3] == ["0", str((truth == 0).sum()), "0.000"]
+    assert result.grids[1].rows[5] == ["5", "0", "–", "–", "–"]
 
 
 def test_pictures_say_what_they_show(tmp_path):

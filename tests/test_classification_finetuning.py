@@ -10,9 +10,7 @@ from sklearn.base import clone
 
 from sen2pro import Gaussian, Sen2Pro
 from sen2pro.classification import FineTuning, Sen2ProClassifier, training
-from sen2pro.classification import finetune as module
-from sen2pro.classification.finetune import _split
-from sen2pro.classification.training import Part, Trainer, _batches, pair_loss
+from sen2pro.classification.training import Part, Trainer, _batches, _split, pair_loss
 from sen2pro.errors import Sen2ProError
 
 pytestmark = pytest.mark.slow
@@ -103,7 +101,7 @@ def test_predictions_take_one_pass_unless_sampling_is_asked_for(trained, tiny, s
 
 
 def test_with_too_few_different_sentences_for_one_pass_it_samples(shared_folder, monkeypatch):
-    monkeypatch.setattr(module, "edit", lambda text, *others: text)
+    monkeypatch.setattr(training, "edit", lambda text, *others: text)
     assert fitted(shared_folder, replace(QUICK, epochs=1)).encoder.method == "sampling"
 
 
@@ -167,7 +165,7 @@ def test_epochs_are_judged_by_enough_sentences_or_are_a_few(shared_folder, monke
     fitted(shared_folder, replace(quick, epochs=7))
     assert runs == [(26, 7, True), (32, 7, True)]
     runs.clear()
-    monkeypatch.setattr(module, "FEWEST_JUDGES", 6)
+    monkeypatch.setattr(training, "FEWEST_JUDGES", 6)
     fitted(shared_folder, quick)
     assert runs == [6, (32, 2, False)]  # as many epochs as were best
 
@@ -190,13 +188,13 @@ def test_the_learning_rate_rises_and_falls_where_the_end_is_known_and_else_stays
 
 def test_few_judges_choose_the_temperature_and_nothing_else(shared_folder, monkeypatch):
     monkeypatch.setattr(Trainer, "repeat", lambda *_, **__: None)
-    asked, choose = [], module.choose
+    asked, choose = [], training.choose
 
     def watched(*others, seed, **choices):
         asked.append(choices)
         return choose(*others, **choices, seed=seed)
 
-    monkeypatch.setattr(module, "choose", watched)
+    monkeypatch.setattr(training, "choose", watched)
     fitted(shared_folder)
     fitted(shared_folder, C=10.0, head="sampled", features="mean+variance")
     assert asked == [
@@ -221,7 +219,7 @@ def test_the_same_seed_repeats_exactly(trained, shared_folder):
 
 @pytest.mark.parametrize(("judged", "killed_at"), [(False, 2), (False, 4), (True, 3), (True, 5)])
 def test_a_killed_run_goes_on_and_ends_the_same(shared_folder, tmp_path, monkeypatch, judged, killed_at):
-    monkeypatch.setattr(module, "FEWEST_JUDGES", 6 if judged else 7)  # there are six
+    monkeypatch.setattr(training, "FEWEST_JUDGES", 6 if judged else 7)  # there are six
     settings = replace(QUICK, epochs=4, patience=1, checkpoints=str(tmp_path / "state"))
     epoch, done, kill = Trainer._epoch, [], {}
 

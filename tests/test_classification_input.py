@@ -60,18 +60,18 @@ def test_one_text_is_not_a_list_of_sentences(tiny, fitted):
 def test_a_table_is_not_a_list_of_sentences(tiny, fitted):
     pandas = pytest.importorskip("pandas")
     for table in (pandas.DataFrame({"text": TEXTS}), {"text": TEXTS}):
-        with pytest.raises(Sen2ProError, match="give one column, for instance frame\\['text'\\], not a whole"):
+        with pytest.raises(Sen2ProError, match="give a list of sentences .*of a table, one column"):
             fitted.predict(table)
-        with pytest.raises(Sen2ProError, match="give one column"):
+        with pytest.raises(Sen2ProError, match="of a table, one column"):
             Sen2ProClassifier(tiny).fit(table, LABELS)
-        with pytest.raises(Sen2ProError, match="give one column"):
+        with pytest.raises(Sen2ProError, match="of a table, one column"):
             Sen2ProClassifier(tiny, finetune=True).fit(table, LABELS)
     assert fitted.predict(pandas.Series(TEXTS)).tolist() == fitted.predict(TEXTS).tolist()
 
 
 def test_vectors_and_lists_of_gaussians_are_not_sentences():
     train, labels = gaussians(k=384)
-    with pytest.raises(Sen2ProError, match="sentence 0 is not a text but list: .*itself, not its means") as raised:
+    with pytest.raises(Sen2ProError, match="sentence 0 is not a text but ndarray: .*not its means") as raised:
         Sen2ProClassifier().fit(train.mean, labels)
     assert len(str(raised.value)) < 300
     with pytest.raises(Sen2ProError, match="Gaussian.concatenate"):
@@ -141,9 +141,8 @@ def test_gaussians_of_another_kind_are_refused(fitted):
     with pytest.raises(Sen2ProError, match="not a single one"):
         classifier.predict(train[0])
     one_sided = Sen2Pro(fitted.model.encoder.source, tokenizer=fitted.model.encoder.tokenizer, uncertainty="data")
-    with pytest.raises(
-        Sen2ProError, match="trained on .* uncertainty 'both', .* X has uncertainty 'data', .*fit again"
-    ):
+    message = "X does not fit the classifier: .*uncertainty 'both' against 'data'.*or fit again"
+    with pytest.raises(Sen2ProError, match=message):
         fitted.predict(one_sided.encode(TEXTS))
 
 

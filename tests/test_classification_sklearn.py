@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_array, check_is_fitted
 from sen2pro import Gaussian, Sen2Pro
 from sen2pro.classification import Sen2ProClassifier
 from sen2pro.classification import classifier as classifier_module
-from sen2pro.classification.loading import load_encoder
+from sen2pro.classification.classifier import load_encoder
 from sen2pro.errors import Sen2ProError, Sen2ProWarning
 
 

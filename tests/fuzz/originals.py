@@ -179,7 +179,7 @@ def training(folder: Path) -> Training:
     torch.manual_seed(0)
     network = nn.Linear(3, 2)
     optimizer = torch.optim.AdamW(network.parameters())
-    return Training(network, Checkpoint({"network": network}, optimizer, str(folder), "x"))
+    return Training(network, Checkpoint(network, optimizer, str(folder), "x"))
 
 
 @cache

@@ -1,4 +1,4 @@
-"""What the classifier is compared with: plain vectors with logistic regression, Sen2Vec as the paper has it, SetFit."""
+"""What the classifier is compared with: logistic regression on plain vectors, the paper's Sen2Vec, and SetFit."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sen2pro.errors import Sen2ProError
+from sen2pro.metrics.probabilities import accuracy, log_loss
 from sen2pro.sampling.edits import edit
 from sen2pro.types import Array, Array64, Labels
 
@@ -20,7 +20,7 @@ C_VALUES = tuple(10.0**i for i in range(-4, 4))
 
 
 def augmented(sentences: Sequence[str], vocabulary: Sequence[str], seed: int, copies: int = COPIES) -> list[str]:
-    """Return each sentence with its edited copies after it: what the paper's Sen2Vec is trained on.
+    """Return each sentence with its edited copies after it: the training set of the paper's Sen2Vec.
 
     >>> augmented(["a b", "c d"], ["x"], seed=0, copies=1)
     ['a b', 'a b x', 'c d', 'd']
@@ -31,40 +31,27 @@ def augmented(sentences: Sequence[str], vocabulary: Sequence[str], seed: int, co
 def logistic_regression(
     vectors: Array, labels: Labels, validation: tuple[Array, Labels] | None = None, seed: int = 0
 ) -> Any:
-    """Return scikit-learn's logistic regression on plain vectors, C by accuracy and then by log-loss.
+    """Return scikit-learn's logistic regression on plain vectors, with the C of the best accuracy, then log-loss.
 
-    These are judged on the validation set, as in the paper, or by cross-validation.
+    Both are measured on the validation set, as in the paper, or by cross-validation.
     """
     from sklearn.linear_model import LogisticRegression
-    from sklearn.model_selection import StratifiedKFold
+    from sklearn.model_selection import StratifiedKFold, cross_val_predict
 
-    def fitted(C: float, rows: NDArray[np.int64]) -> Any:
-        return LogisticRegression(C=C, max_iter=5000).fit(vectors[rows], labels[rows])
-
-    every = np.arange(len(labels))
-    if validation is not None:
-        models = [fitted(C, every) for C in C_VALUES]
-        return min(models, key=lambda model: _merit(model.predict_proba(validation[0]), validation[1]))
-    number = min(5, int(np.bincount(labels).min()))
-    folds = list(StratifiedKFold(number, shuffle=True, random_state=seed).split(vectors, labels))
-
-    def merit(C: float) -> tuple[float, float]:
-        found = np.empty((len(labels), int(labels.max()) + 1))
-        for train, out in folds:
-            found[out] = fitted(C, train).predict_proba(vectors[out])
-        return _merit(found, labels)
-
-    return fitted(min(C_VALUES, key=merit), every)
-
-
-def _merit(probabilities: Array64, labels: Labels) -> tuple[float, float]:
-    """Return what is to be small: the share of errors, then the log-loss."""
-    own = np.maximum(probabilities[np.arange(len(labels)), labels], 1e-15)
-    return float((probabilities.argmax(axis=1) != labels).mean()), float(-np.log(own).mean())
+    models = [LogisticRegression(C=C, max_iter=5000) for C in C_VALUES]
+    if validation is None:
+        truth, number = labels, min(5, int(np.bincount(labels).min()))
+        folds = StratifiedKFold(number, shuffle=True, random_state=seed)
+        predicted = [cross_val_predict(each, vectors, labels, cv=folds, method="predict_proba") for each in models]
+    else:
+        truth = validation[1]
+        predicted = [each.fit(vectors, labels).predict_proba(validation[0]) for each in models]
+    merits = [(-accuracy(p, truth), log_loss(p, truth)) for p in predicted]
+    return models[merits.index(min(merits))].fit(vectors, labels)
 
 
 def setfit_name() -> str:
-    """Return which SetFit there is, and how it is trained here."""
+    """Return the version of SetFit, and how it is trained here."""
     if find_spec("setfit") is None:
         raise Sen2ProError("the comparison with SetFit needs it: pip install 'sen2pro[setfit]'")
     return f"setfit {version('setfit')}, {PAIRS} pairs"
@@ -75,11 +62,10 @@ def setfit(
 ) -> Array64:
     """Train SetFit on a copy of a SentenceTransformer and return its probabilities on the test sentences (n, classes).
 
-    It trains the encoder on pairs of sentences: 20 alike and 20 different ones for each sentence, as in its paper (all
-    pairs, its default now, are 18,000 for ten examples of 14 classes), or for so many steps. Minutes to an hour without
-    a GPU.
+    It sees 20 pairs of one class and 20 of different classes for each sentence, as in its paper, or as many as fit into
+    `steps`. (Its default is now all pairs: 18,000 for ten examples of 14 classes.) Minutes to an hour without a GPU.
     """
-    setfit_name()  # says so where there is none
+    setfit_name()  # raises an error if SetFit is not installed
     import copy
     import tempfile
 

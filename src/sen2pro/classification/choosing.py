@@ -1,6 +1,6 @@
 """Choose features, head, regularisation and temperature by the log-loss on rows that were not trained on.
 
-A strong penalty gives the best directions from a few examples, but probabilities that are far too even; so the size of
+A strong penalty gives the best directions from a few examples, but probabilities that are far too even. So the size of
 the weights is chosen apart from the penalty: all of them are divided by a temperature.
 """
 
@@ -8,13 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from sen2pro.classification.features import Scaling
-from sen2pro.classification.heads import Design, Weights, at_temperatures, fit
+from sen2pro.classification.heads import Design, Scaling, Weights, at_temperatures, fit
 from sen2pro.gaussian import Gaussian
 from sen2pro.types import Array64, Labels
 
@@ -36,6 +33,12 @@ class Choice:
     log_loss: float
     accuracy: float
 
+    def fit(self, gaussian: Gaussian, labels: Labels, classes: int, seed: int) -> tuple[Scaling, Weights]:
+        """Fit a head with these settings: return how Gaussians become its features, and its weights."""
+        scaling = Scaling.fit(gaussian, self.features)
+        weights = fit(scaling(gaussian), labels, classes, self.head, self.C, seed=seed)
+        return scaling, weights.cooled(self.temperature)
+
 
 @dataclass(frozen=True, eq=False)
 class Fold:
@@ -47,6 +50,14 @@ class Fold:
     held_out_labels: Labels
 
 
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """A setting, and what it was judged by: the losses of the rows held out, with some doubt."""
+
+    choice: Choice
+    losses: Array64  # (rows,)
+
+
 def folds(gaussian: Gaussian, labels: Labels, seed: int) -> list[Fold]:
     """Cut the rows into parts for cross-validation, every class spread evenly; no more folds than the rarest class."""
     number = min(_FOLDS if len(labels) < _MANY else _FEWER_FOLDS, int(np.bincount(labels).min()))
@@ -55,64 +66,24 @@ def folds(gaussian: Gaussian, labels: Labels, seed: int) -> list[Fold]:
     for label in np.unique(labels):
         rows = rng.permutation(np.flatnonzero(labels == label))
         fold[rows] = (np.arange(len(rows)) + rng.integers(number)) % number
-    return [_fold(gaussian, labels, np.flatnonzero(fold == i)) for i in range(number)]
-
-
-def _fold(gaussian: Gaussian, labels: Labels, out: NDArray[np.int64]) -> Fold:
-    kept = np.setdiff1d(np.arange(len(labels)), out)
-    return Fold(gaussian[kept], labels[kept], gaussian[out], labels[out])
+    sides = [(np.flatnonzero(fold != i), np.flatnonzero(fold == i)) for i in range(number)]
+    return [Fold(gaussian[kept], labels[kept], gaussian[out], labels[out]) for kept, out in sides]
 
 
 def choose(
-    parts: Sequence[Fold],
-    classes: int,
-    *,
-    features: Sequence[str],
-    heads: Sequence[str],
-    c_values: Sequence[float],
+    parts: Sequence[Fold], classes: int, *, features: Sequence[str], heads: Sequence[str], c_values: Sequence[float],
     seed: int,
-) -> Trial:
+) -> Trial:  # fmt: skip
     """Return the simplest setting whose log-loss over all rows held out is the smallest, or as good as that.
 
-    Simple are the features and heads named first, and a small C. As good is what is within one standard error of the
+    Features and heads named first are simple, and so is a small C. As good means within one standard error of the
     difference. Features and C are chosen with the first head; the other heads are then tried with these.
     """
-    found = [trial for name in features for trial in _trials(parts, classes, name, heads[0], sorted(c_values), seed)]
-    first = _simplest(found)
-    others = [
-        trial
-        for head in heads[1:]
-        for trial in _trials(parts, classes, first.choice.features, head, [first.choice.C], seed)
-    ]
+    values = sorted(c_values)
+    first = _simplest([trial for name in features for trial in _trials(parts, classes, name, heads[0], values, seed)])
+    name, C = first.choice.features, first.choice.C
+    others = [trial for head in heads[1:] for trial in _trials(parts, classes, name, head, [C], seed)]
     return _simplest([first, *others])
-
-
-class _Judged(NamedTuple):
-    """For each temperature and row: log-loss, smoothed log-loss, whether the prediction is correct."""
-
-    log_losses: Array64
-    losses: Array64
-    right: NDArray[np.bool_]
-
-
-def _judged(design: Design, labels: Labels, weights: Weights, doubt: float) -> _Judged:
-    """Judge weights; with doubt, a little of the loss is for any class."""
-    shape = len(TEMPERATURES), len(labels)
-    found = _Judged(np.empty(shape), np.empty(shape), np.empty(shape, bool))
-    for rows, p in at_temperatures(design, weights, TEMPERATURES, _DRAWS):
-        logs, own = np.log(np.maximum(p, 1e-30)), labels[rows]
-        found.log_losses[:, rows] = -logs[:, np.arange(len(own)), own]
-        found.losses[:, rows] = (1 - doubt) * found.log_losses[:, rows] - doubt * logs.mean(axis=2)
-        found.right[:, rows] = p.argmax(axis=2) == own
-    return found
-
-
-@dataclass(frozen=True, eq=False)
-class Trial:
-    """A setting, and what it was judged by: the losses of the rows held out, with some doubt."""
-
-    choice: Choice
-    losses: Array64  # (rows,)
 
 
 def _simplest(trials: Sequence[Trial]) -> Trial:
@@ -130,25 +101,28 @@ def _trials(
     """Return a trial for each C, at its best temperature."""
     # As if one more row had been of any class: otherwise, few rows without an error would call for certainty.
     doubt = 1 / (sum(len(part.held_out_labels) for part in parts) + 2)
-    by_part = [_by_c(part, classes, features, head, c_values, doubt, seed) for part in parts]
+    by_c: list[list[Array64]] = [[] for _ in c_values]
+    for part in parts:
+        scaling = Scaling.fit(part.train, features)
+        train, held_out = scaling(part.train), scaling(part.held_out)
+        weights: Weights | None = None
+        for C, judged in zip(c_values, by_c, strict=True):
+            weights = fit(train, part.train_labels, classes, head, C, seed=seed, start=weights)
+            judged.append(_judged(held_out, part.held_out_labels, weights, doubt))
     trials = []
-    for C, judged in zip(c_values, zip(*by_part, strict=True), strict=True):
-        log_losses, losses, right = (np.concatenate(side, axis=1) for side in zip(*judged, strict=True))
+    for C, judged in zip(c_values, by_c, strict=True):
+        log_losses, losses, right = np.concatenate(judged, axis=2)
         best = int(losses.mean(axis=1).argmin())
         measured = float(log_losses[best].mean()), float(right[best].mean())
         trials.append(Trial(Choice(features, head, C, float(TEMPERATURES[best]), *measured), losses[best]))
     return trials
 
 
-def _by_c(
-    part: Fold, classes: int, features: str, head: str, c_values: Sequence[float], doubt: float, seed: int
-) -> list[_Judged]:
-    """Train with each C, and judge by the rows held out."""
-    scaling = Scaling.fit(part.train, features)
-    train, held_out = scaling(part.train), scaling(part.held_out)
-    found = []
-    weights: Weights | None = None
-    for C in c_values:
-        weights = fit(train, part.train_labels, classes, head, C, seed=seed, start=weights)
-        found.append(_judged(held_out, part.held_out_labels, weights, doubt))
-    return found
+def _judged(design: Design, labels: Labels, weights: Weights, doubt: float) -> Array64:
+    """Return, of each temperature and row: log-loss, the same with doubt (a little is for any class), whether right."""
+    judged = np.empty((3, len(TEMPERATURES), len(labels)))
+    for rows, p in at_temperatures(design, weights, TEMPERATURES, _DRAWS):
+        logs, own = np.log(np.maximum(p, 1e-30)), labels[rows]
+        log_losses = -logs[:, np.arange(len(own)), own]
+        judged[:, :, rows] = log_losses, (1 - doubt) * log_losses - doubt * logs.mean(axis=2), p.argmax(axis=2) == own
+    return judged

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from numbers import Real
 from pathlib import Path
 from typing import Any
@@ -13,27 +13,25 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from sen2pro.checks import check_seed, check_sentences
+from sen2pro.checks import check_sentences, check_whole, listed
 from sen2pro.classification import saving
 from sen2pro.classification.checkpoints import Checkpoint
-from sen2pro.classification.choosing import C_VALUES, Choice, Fold, choose, folds
-from sen2pro.classification.features import FEATURES, Scaling
-from sen2pro.classification.finetune import fine_tuned
-from sen2pro.classification.heads import HEADS, Weights, fit, probabilities
+from sen2pro.classification.choosing import C_VALUES, Fold, choose, folds
+from sen2pro.classification.heads import FEATURES, HEADS, probabilities
 from sen2pro.classification.labels import check_classes, check_labels, to_numbers
-from sen2pro.classification.loading import check_encoder, load_encoder
-from sen2pro.classification.training import FineTuning
-from sen2pro.errors import Sen2ProError, one_of, shown
+from sen2pro.classification.training import FineTuning, Part, fine_tuned
+from sen2pro.errors import HeadMissing, Sen2ProError, one_of, shown
 from sen2pro.files.text import check_path
 from sen2pro.gaussian import Gaussian
 from sen2pro.model import Sen2Pro
 from sen2pro.progress import Show
-from sen2pro.settings import DEFAULT_MODEL
-from sen2pro.signature import MATTERS, Signature
+from sen2pro.settings import DEFAULT_MODEL, METHODS, Settings
+from sen2pro.signature import Signature, check_comparable
 from sen2pro.types import Array64, Labels
 
 Sentences = Sequence[str] | Gaussian
 Answers = Sequence[Any] | NDArray[Any]
+Labelled = tuple[Sentences, Answers]
 _CHUNK = 2048  # sentences whose features are in memory at once when predicting
 
 
@@ -86,13 +84,6 @@ class Sen2ProClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
     (1, 2)
     """
 
-    classes_: NDArray[Any]
-    choice_: Choice
-    settings_: dict[str, Any]
-    scaling_: Scaling
-    weights_: Weights
-    signature_: Signature | None
-    n_features_in_: int
     _encoder: Sen2Pro | None  # with which it was fitted, once it is loaded
     _cache: dict[str, Sen2Pro]  # the encoder that was loaded last, shared with all clones
     _checkpoints: list[Checkpoint]  # of the training that is not saved yet
@@ -110,23 +101,11 @@ class Sen2ProClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         seed: int = 0,
         finetune: bool | FineTuning = False,
     ) -> None:
-        self.model = model
-        self.method = method
-        self.samples = samples
-        self.uncertainty = uncertainty
-        self.features = features
-        self.head = head
-        self.C = C
-        self.seed = seed
-        self.finetune = finetune
+        self.model, self.method, self.samples, self.uncertainty = model, method, samples, uncertainty
+        self.features, self.head, self.C, self.seed, self.finetune = features, head, C, seed, finetune
 
     def fit(
-        self,
-        X: Sentences,
-        y: Answers,
-        *,
-        validation: tuple[Sentences, Answers] | None = None,
-        show_progress_bar: Show = None,
+        self, X: Sentences, y: Answers, *, validation: Labelled | None = None, show_progress_bar: Show = None
     ) -> Sen2ProClassifier:
         """Learn from sentences (or their Gaussians) and their labels.
 
@@ -135,8 +114,8 @@ class Sen2ProClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         X, y
             Sentences and labels (texts, whole numbers or truth values), as many of each.
         validation
-            Further sentences and labels to choose by, in place of cross-validation or, to train the encoder, of a part
-            of X.
+            Further sentences and labels to choose by. Without them, settings are chosen by cross-validation, or to
+            train the encoder, on a part of X.
         show_progress_bar
             As for `Sen2Pro.encode`.
         """
@@ -146,46 +125,44 @@ class Sen2ProClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
             raise Sen2ProError("there are no sentences to learn from")
         labels = check_labels(y, len(sentences))
         classes = check_classes(labels, choose=validation is None)
-        numbers = to_numbers(labels, classes)
-        held_out = None if validation is None else _checked_validation(validation, classes)
+        numbers, held_out = to_numbers(labels, classes), _checked_validation(validation, classes)
         encoder: Sen2Pro | None = None
-        signature: Signature | None
         if self.finetune:
-            texts = None if held_out is None else (_texts(held_out[0]), held_out[1])
-            encoder, scaling, weights, choice = fine_tuned(
-                self, _texts(sentences), numbers, texts, len(classes), choices, show_progress_bar
-            )
-            signature, dim = encoder.signature(), encoder.dim
+            parts = _part(sentences, numbers), held_out and _part(*held_out)
+            encoder, gaussian, choice = fine_tuned(self, *parts, choices, show_progress_bar)
         else:
-            if not (isinstance(sentences, Gaussian) and (held_out is None or isinstance(held_out[0], Gaussian))):
-                encoder = self._found(settings)
+            if isinstance(sentences, list) or (held_out and isinstance(held_out[0], list)):
+                encoder = self._load(settings)
             gaussian = _encoded(sentences, encoder, show_progress_bar)
-            signature, dim = gaussian.signature, gaussian.dim
             if held_out is None:
-                parts = folds(gaussian, numbers, self.seed)
+                judged = folds(gaussian, numbers, self.seed)
             else:
                 other = _encoded(held_out[0], encoder, show_progress_bar)
-                self._check_fits(other, dim, signature, "the validation set")
-                parts = [Fold(gaussian, numbers, other, held_out[1])]
-            choice = choose(parts, len(classes), **choices, seed=self.seed).choice
-            scaling = Scaling.fit(gaussian, choice.features)
-            found = fit(scaling(gaussian), numbers, len(classes), choice.head, choice.C, seed=self.seed)
-            weights = found.cooled(choice.temperature)
-        self.classes_, self.choice_, self.settings_ = classes, choice, settings
-        self.scaling_, self.weights_, self._encoder = scaling, weights, encoder
-        self.signature_, self.n_features_in_ = signature, dim
+                self._check_fits(other, gaussian.dim, gaussian.signature, "the validation set")
+                judged = [Fold(gaussian, numbers, other, held_out[1])]
+            choice = choose(judged, len(classes), **choices, seed=self.seed).choice
+        self.scaling_, self.weights_ = choice.fit(gaussian, numbers, len(classes), self.seed)
+        self.classes_, self.choice_, self.settings_, self._encoder = classes, choice, settings, encoder
+        self.signature_, self.n_features_in_ = gaussian.signature, gaussian.dim
         return self
 
     def _checked_settings(self) -> dict[str, Sequence[Any]]:
-        """Return what there is to choose from."""
-        check_encoder(self.model, self.method, self.samples, self.uncertainty)
+        """Check all settings, and return what there is to choose from."""
+        if self.model is None:
+            raise Sen2ProError(
+                "this classifier came from a folder, which may not choose where weights come from; to fit it again, "
+                "name the model to start from: set_params(model=...)"
+            )
+        if not isinstance(self.model, (str, Path, Sen2Pro)):
+            raise Sen2ProError(f"model is a name, a folder or a Sen2Pro, not {type(self.model).__name__}")
+        check_whole("seed", self.seed, 0)
+        Settings(self.model, samples=self.samples, uncertainty=self.uncertainty, seed=self.seed)  # checks them
+        one_of("method", self.method, ("auto", *METHODS))
         one_of("features", self.features, ("auto", *FEATURES))
         one_of("head", self.head, ("auto", *HEADS))
         real = isinstance(self.C, Real) and not isinstance(self.C, bool)
         if self.C is not None and not (real and 0 < float(self.C) < 1e300):
             raise Sen2ProError(f"C must be a number above 0, or None to have it chosen, not {shown(self.C)}")
-        if check_seed(self.seed) < 0:
-            raise Sen2ProError(f"seed must be a whole number of at least 0, not {self.seed!r}")
         if not isinstance(self.finetune, (bool, FineTuning)):
             raise Sen2ProError(f"finetune is True, False or a FineTuning, not {shown(self.finetune)}")
         return {
@@ -198,21 +175,19 @@ class Sen2ProClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         """Return the probability of each class (n, classes), averaged over the sentences' distributions."""
         check_is_fitted(self, "weights_")
         sentences = _checked(X)
-        gaussian = _encoded(sentences, None if isinstance(sentences, Gaussian) else self.encoder, show_progress_bar)
+        encoder = None if isinstance(sentences, Gaussian) else self.encoder
+        gaussian = _encoded(sentences, encoder, show_progress_bar)
         self._check_fits(gaussian, self.n_features_in_, self.signature_, "X")
-        result = np.empty((len(gaussian), len(self.classes_)))
-        for start in range(0, len(gaussian), _CHUNK):
-            rows = slice(start, start + _CHUNK)
-            result[rows] = probabilities(self.scaling_(gaussian[rows]), self.weights_)
-        return result
+        chunks = (gaussian[start : start + _CHUNK] for start in range(0, max(1, len(gaussian)), _CHUNK))
+        return np.concatenate([probabilities(self.scaling_(chunk), self.weights_) for chunk in chunks])
 
     def predict(self, X: Sentences, *, show_progress_bar: Show = None) -> NDArray[Any]:
         """Return the most probable class of each sentence (n,)."""
-        found = self.predict_proba(X, show_progress_bar=show_progress_bar)
-        return np.asarray(self.classes_[found.argmax(axis=1)])
+        best = self.predict_proba(X, show_progress_bar=show_progress_bar).argmax(axis=1)
+        return np.asarray(self.classes_[best])
 
     def score(self, X: Sentences, y: Answers, sample_weight: ArrayLike | None = None) -> float:
-        """Return the share of sentences whose class is found; a label that was never trained on is an error."""
+        """Return the share of sentences whose class is predicted; a label that was never trained on is an error."""
         check_is_fitted(self, "weights_")
         sentences = _checked(X)
         if not len(sentences):
@@ -225,23 +200,23 @@ class Sen2ProClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
     def encoder(self) -> Sen2Pro:
         """The model that encodes; loaded when it is first needed."""
         if not hasattr(self, "weights_"):
-            return self._found(self.get_params(deep=False))
+            self._checked_settings()
+            return self._load(self.get_params(deep=False))
         if self._encoder is None:
-            self._encoder = self._found(self.settings_)
+            self._encoder = self._load(self.settings_)
         return self._encoder
 
-    def _found(self, settings: Mapping[str, Any]) -> Sen2Pro:
+    def _load(self, settings: Mapping[str, Any]) -> Sen2Pro:
         """Return the encoder of these settings: the given one, that which was loaded last, or a new one."""
         how = [settings[name] for name in ("model", "method", "samples", "uncertainty", "seed")]
         if isinstance(how[0], Sen2Pro):
             return load_encoder(*how)
         cache: dict[str, Sen2Pro] = self.__dict__.setdefault("_cache", {})
-        found = cache.get(str(how))
-        if found is None:
-            found = load_encoder(*how)
+        if str(how) not in cache:
+            encoder = load_encoder(*how)
             cache.clear()
-            cache[str(how)] = found
-        return found
+            cache[str(how)] = encoder
+        return cache[str(how)]
 
     def _check_fits(self, gaussian: Gaussian, dim: int, trained: Signature | None, what: str) -> None:
         if gaussian.dim != dim:
@@ -249,16 +224,10 @@ class Sen2ProClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
                 f"{what} has {gaussian.dim} features, but {type(self).__name__} is expecting {dim} features as input: "
                 f"it was trained on Gaussians of {dim} dimensions"
             )
-        if trained is None or gaussian.signature is None:
-            return
-        sides = [{name: getattr(side, name) for name in MATTERS} for side in (trained, gaussian.signature)]
-        differing = [name for name in MATTERS if sides[0][name] != sides[1][name]]
-        if differing:
-            said = [", ".join(f"{name} {side[name]!r}" for name in differing) for side in sides]
-            raise Sen2ProError(
-                f"the classifier was trained on Gaussians with {said[0]}, but {what} has {said[1]}; encode with the "
-                "settings it was trained with, or fit again"
-            )
+        try:
+            check_comparable(trained, gaussian.signature)
+        except Sen2ProError as error:
+            raise Sen2ProError(f"{what} does not fit the classifier: {error}, or fit again") from None
 
     def save(self, folder: str | Path) -> None:
         """Write the classifier to a new folder: some kilobytes a class, and the encoder if it was fine-tuned.
@@ -279,16 +248,15 @@ class Sen2ProClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         folder
             Numbers and plain settings, which may come from anyone: no code of it is run, and nothing is fetched for it.
         model
-            The encoder that it was trained with, by name, as a folder or as a `Sen2Pro`. It can be left out for the
-            default model, and for a fine-tuned encoder, which is in the folder. A folder may not choose where any
-            other weights come from; the error names the model that you need.
+            The encoder that it was trained with, by name, as a folder or as a `Sen2Pro`. Leave it out for the default
+            model, and for a fine-tuned encoder, which is in the folder. A folder may not choose where any other weights
+            come from; the error names the model that you need.
         """
         return saving.load(cls, check_path(folder), model)
 
     def __sklearn_clone__(self) -> Sen2ProClassifier:
         settings = self.get_params(deep=False)
-        shared = {name: value if name == "model" else copy.deepcopy(value) for name, value in settings.items()}
-        clone = type(self)(**shared)
+        clone = type(self)(settings.pop("model"), **copy.deepcopy(settings))
         # The encoder is shared: it does not change, and copying it would take its space once for each fold.
         clone._cache = self.__dict__.setdefault("_cache", {})
         return clone
@@ -300,10 +268,8 @@ class Sen2ProClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Sen2ProClassifier:
         copied = copy.copy(self)
-        shared = {"model", "settings_", "_encoder", "_cache", "_checkpoints"}
-        copied.__dict__ |= {
-            name: copy.deepcopy(value, memo) for name, value in self.__dict__.items() if name not in shared
-        }
+        own = self.__dict__.keys() - {"model", "settings_", "_encoder", "_cache", "_checkpoints"}
+        copied.__dict__ |= {name: copy.deepcopy(self.__dict__[name], memo) for name in own}
         return copied
 
     def __getstate__(self) -> dict[str, Any]:
@@ -320,31 +286,49 @@ class Sen2ProClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         return tags
 
 
+def load_encoder(
+    model: str | Path | Sen2Pro, method: str, samples: int | tuple[int, int] | None, uncertainty: str, seed: int
+) -> Sen2Pro:
+    """Load a model; the method `auto` is one pass where there is a head for it, else sampling."""
+    if not isinstance(model, Sen2Pro):
+        settings: dict[str, Any] = {"uncertainty": uncertainty, "seed": seed}
+        if method in ("auto", "one-pass"):
+            try:
+                return Sen2Pro(str(model), method="one-pass", **settings)
+            except HeadMissing:
+                if method == "one-pass":
+                    raise
+        model = Sen2Pro(str(model), method="sampling" if method == "auto" else method, samples=samples, **settings)
+    if model.depends_on_batch:
+        raise HeadMissing(
+            f"there is no head for {model.encoder.name} to shrink towards, and without one a sentence's class would "
+            "depend on the others that are classified with it; fit one with model.distill, or use method='sampling'"
+        )
+    return model
+
+
 def _checked(X: Any) -> list[str] | Gaussian:
     """Return a list of sentences, also from an array or a column of a table, or the batch of Gaussians."""
     if isinstance(X, Gaussian):
         if len(X.shape) != 2:
             raise Sen2ProError(f"give a batch of Gaussians (n, k), not a single one of shape {X.shape}")
         return X
-    if isinstance(X, Mapping) or hasattr(X, "columns"):
-        raise Sen2ProError(f"give one column, for instance frame['text'], not a whole {type(X).__name__}")
-    found = X.tolist() if hasattr(X, "tolist") else X
-    if isinstance(found, (str, bytes)) or not isinstance(found, Iterable):
-        raise Sen2ProError(f"give a list of sentences or a batch of Gaussians, not {type(X).__name__}")
-    texts = list(found)
+    if isinstance(X, str):
+        raise Sen2ProError("give a list of sentences or a batch of Gaussians, not a single text")
+    texts = listed(X, "a list of sentences or a batch of Gaussians")
     for row, text in enumerate(texts):
-        if isinstance(text, Gaussian):
-            raise Sen2ProError("give one batch of Gaussians, not a list of them: Gaussian.concatenate(list)")
         if not isinstance(text, str):
             raise Sen2ProError(
-                f"sentence {row} is not a text but {type(text).__name__}: {shown(text)}; give texts, or the "
-                "batch of Gaussians itself, not its means"
+                f"sentence {row} is not a text but {type(text).__name__}: {shown(text)}; give texts, or a batch of "
+                "Gaussians itself: not its means, and not a list of them (Gaussian.concatenate makes one batch)"
             )
     return check_sentences(texts)
 
 
-def _checked_validation(validation: Any, classes: NDArray[Any]) -> tuple[list[str] | Gaussian, Labels]:
+def _checked_validation(validation: Any, classes: NDArray[Any]) -> tuple[list[str] | Gaussian, Labels] | None:
     """Return further sentences and the numbers of their classes."""
+    if validation is None:
+        return None
     if not isinstance(validation, (tuple, list)) or len(validation) != 2 or isinstance(validation[0], str):
         raise Sen2ProError(f"validation is a pair (sentences, labels), not {shown(validation)}")
     sentences = _checked(validation[0])
@@ -353,14 +337,13 @@ def _checked_validation(validation: Any, classes: NDArray[Any]) -> tuple[list[st
     return sentences, to_numbers(check_labels(validation[1], len(sentences)), classes, "validation label")
 
 
-def _texts(sentences: list[str] | Gaussian) -> list[str]:
+def _part(sentences: list[str] | Gaussian, labels: Labels) -> Part:
     if isinstance(sentences, Gaussian):
         raise Sen2ProError("to train the encoder it takes the sentences, not their Gaussians")
-    return sentences
+    return Part(sentences, labels)
 
 
 def _encoded(sentences: list[str] | Gaussian, encoder: Sen2Pro | None, show: Show) -> Gaussian:
-    """Return the Gaussians of sentences; ready-made ones as they are."""
     if isinstance(sentences, Gaussian):
         return sentences
     assert encoder is not None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,9 @@ from sen2pro.arrays import as_array
 from sen2pro.checks import check_text
 from sen2pro.errors import Sen2ProError, shown, some
 
+_KINDS = ("text", "whole number", "truth value")
+_LARGEST, _LARGEST_FLOAT = 2**63 - 1, 2**53  # up to which an int64 and a float hold every whole number
+
 
 def check_labels(labels: Any, rows: int) -> NDArray[Any]:
     """Return labels as an array (rows,) of texts, whole numbers or truth values, none missing, all of one kind.
@@ -22,44 +24,30 @@ def check_labels(labels: Any, rows: int) -> NDArray[Any]:
     Traceback (most recent call last):
     sen2pro.errors.Sen2ProError: row 1 has no label (None); give one, or leave the row out
     """
-    found = _as_list(labels)
-    if len(found) != rows:
-        raise Sen2ProError(f"{rows} sentences but {len(found)} labels; they must stand in pairs")
-    for row, label in enumerate(found):
+    listed = _as_list(labels)
+    if len(listed) != rows:
+        raise Sen2ProError(f"{rows} sentences but {len(listed)} labels; they must stand in pairs")
+    kinds = [_kind(label) for label in listed]
+    # An array would change what is larger, or ends in NUL: two labels might become the same.
+    largest = _LARGEST_FLOAT if any(isinstance(label, float) for label in listed) else _LARGEST
+    for row, (label, kind) in enumerate(zip(listed, kinds, strict=True)):
         if _is_missing(label):
             raise Sen2ProError(f"row {row} has no label ({label!r}); give one, or leave the row out")
-    kinds = [_kind(label) for label in found]
-    other = next((row for row, kind in enumerate(kinds) if kind != kinds[0]), None)
-    if other is not None:
-        raise Sen2ProError(
-            f"labels of mixed types: row 0 has {kinds[0]} {shown(found[0])}, row {other} has {kinds[other]} "
-            f"{shown(found[other])}; turn all into texts or all into whole numbers"
-        )
-    unusable = next((row for row, kind in enumerate(kinds) if kind not in _KINDS), None)
-    if unusable is not None:
-        raise Sen2ProError(
-            f"Unknown label type: row {unusable} has a {kinds[unusable]} as its label "
-            f"({shown(found[unusable])}); labels are texts, whole numbers or truth values"
-        )
-    _refuse_lossy(found)
-    return np.array(found)
-
-
-def _refuse_lossy(labels: list[Any]) -> None:
-    """Refuse labels, all of one kind, that an array would change: two of them might become the same."""
-    largest = _LARGEST_FLOAT if any(isinstance(label, float) for label in labels) else _LARGEST
-    for row, label in enumerate(labels):
-        if isinstance(label, str):
-            if "\0" in check_text(f"the label of row {row}", label):
-                raise Sen2ProError(f"the label of row {row} holds a NUL character: {shown(label)}; take it out")
-        elif not -largest <= label <= largest:
+        if kind != kinds[0]:
             raise Sen2ProError(
-                f"the label of row {row} is too large a number: {shown(label)}; give such labels as texts"
+                f"labels of mixed types: row 0 has {kinds[0]} {shown(listed[0])}, row {row} has {kind} {shown(label)}; "
+                "turn all into texts or all into whole numbers"
             )
-
-
-_KINDS = ("text", "whole number", "truth value")
-_LARGEST, _LARGEST_FLOAT = 2**63 - 1, 2**53  # up to which an int64 and a float hold every whole number
+        if kind not in _KINDS:
+            raise Sen2ProError(
+                f"Unknown label type: row {row} has a {kind} as its label ({shown(label)}); labels are texts, whole "
+                "numbers or truth values"
+            )
+        if kind == "text" and "\0" in check_text(f"the label of row {row}", label):
+            raise Sen2ProError(f"the label of row {row} holds a NUL character: {shown(label)}; take it out")
+        if kind == "whole number" and not -largest <= label <= largest:
+            raise Sen2ProError(f"the label of row {row} is too large a number: {shown(label)}; give it as a text")
+    return np.array(listed)
 
 
 def _as_list(labels: Any) -> list[Any]:
@@ -67,19 +55,16 @@ def _as_list(labels: Any) -> list[Any]:
         raise Sen2ProError("it requires y to be passed, but the target y is None: give a label for each sentence")
     if isinstance(labels, (str, bytes)) or not (hasattr(labels, "__len__") or hasattr(labels, "__array__")):
         raise Sen2ProError(f"give a list of labels, one for each sentence, not {type(labels).__name__}")
-    array = labels if isinstance(labels, (list, tuple)) else as_array("labels", labels)
-    if isinstance(array, np.ndarray):
+    if not isinstance(labels, (list, tuple)):
+        array = as_array("labels", labels)
         if array.shape[1:] == (1,):
-            warnings.warn(
-                "A column-vector y was passed when a 1d array was expected: its only column is taken",
-                DataConversionWarning,
-                stacklevel=4,
-            )
+            warning = "A column-vector y was passed when a 1d array was expected: its only column is taken"
+            warnings.warn(warning, DataConversionWarning, stacklevel=4)
             array = array.ravel()
         if array.ndim != 1:
             raise Sen2ProError(f"labels must be a list with one label for each sentence, not of shape {array.shape}")
-        array = array.tolist()
-    return [label.item() if isinstance(label, np.generic) else label for label in array]
+        labels = array.tolist()
+    return [label.item() if isinstance(label, np.generic) else label for label in labels]
 
 
 def _is_missing(label: Any) -> bool:
@@ -103,23 +88,19 @@ def _kind(label: Any) -> str:
 
 def check_classes(labels: NDArray[Any], *, choose: bool) -> NDArray[Any]:
     """Return the classes in order: at least two, and where something is to be chosen, two examples of each."""
-    counts = Counter(labels.tolist())
-    classes = np.unique(labels)
+    classes, counts = np.unique(labels, return_counts=True)
     if len(classes) < 2:
+        raise Sen2ProError(f"all {len(labels)} labels are {classes.tolist()[0]!r}: one class; it takes at least two")
+    if choose and counts.min() == 1:
         raise Sen2ProError(
-            f"all {len(labels)} labels are {classes.tolist()[0]!r}: one class; it takes at least two to tell apart"
-        )
-    single = [label for label in classes.tolist() if counts[label] == 1]
-    if choose and single:
-        raise Sen2ProError(
-            f"class {single[0]!r} has one example; settings are chosen by cross-validation, which takes at least 2 of "
-            "each class: add one, leave the class out, or pass validation=(sentences, labels)"
+            f"class {classes.tolist()[counts.argmin()]!r} has one example; settings are chosen by cross-validation, "
+            "which takes at least 2 of each class: add one, leave the class out, or pass validation=(sentences, labels)"
         )
     return classes
 
 
 def to_numbers(labels: NDArray[Any], classes: NDArray[Any], what: str = "label") -> NDArray[np.int64]:
-    """Return where each label stands among the classes; one that is not there is named with its row.
+    """Return where each label stands among the classes; the error for an unknown label names its row.
 
     >>> to_numbers(np.array(["b", "a"]), np.array(["a", "b"]))
     array([1, 0])
@@ -128,7 +109,7 @@ def to_numbers(labels: NDArray[Any], classes: NDArray[Any], what: str = "label")
     for row, label in enumerate(labels.tolist()):
         if label not in known:
             raise Sen2ProError(
-                f"{what} {label!r} of row {row} was never seen in training; the classes are: "
-                f"{some(classes.tolist())}. Leave the row out, or train on examples of that class too"
+                f"{what} {label!r} of row {row} was never seen in training; the classes are: {some(list(known))}. "
+                "Leave the row out, or train on examples of that class too"
             )
     return np.array([known[label] for label in labels.tolist()], np.int64)

@@ -1,31 +1,28 @@
 """Train the encoder: sentences of one class are drawn together, those of different classes apart.
 
-Each step makes a few differentiable samples of every sentence of a batch (dropout and edited copies by turns), takes
-their mean and standard deviation, and draws mean + std * eps. The loss is that of SetFit on these samples, (1 - cos)^2
-for two sentences of one class and cos^2 for two of different classes; but for all pairs of a batch at once, which the
-same passes give, where SetFit has a batch of pairs.
-
-All randomness is keyed by seed and step, so a run repeats exactly, and one that was killed goes on where its last
-checkpoint was as if nothing had been.
+Each step draws mean + std * eps for every sentence of a batch, from a few differentiable samples (dropout and edited
+copies by turns). The loss is SetFit's, but over all pairs of the batch at once. All randomness is keyed by seed and
+step: a run repeats exactly, and one that was killed goes on from its last checkpoint as if nothing had been.
 """
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from sen2pro.checks import check_whole
 from sen2pro.classification.checkpoints import Checkpoint
-from sen2pro.classification.choosing import C_VALUES, Fold, choose
-from sen2pro.encoder.encoder import Encoder
+from sen2pro.classification.choosing import C_VALUES, Choice, Fold, choose
 from sen2pro.errors import Sen2ProError
 from sen2pro.gaussian import Gaussian
 from sen2pro.model import Sen2Pro
@@ -33,10 +30,16 @@ from sen2pro.progress import Show, progress
 from sen2pro.sampling.edits import edit
 from sen2pro.types import Labels
 
+if TYPE_CHECKING:
+    from sen2pro.classification.classifier import Sen2ProClassifier
+
 SCHEME = 2  # cache version: raise it when training gives different weights
 _FEWEST_STEPS = 4  # of an epoch, however few the sentences
 _TOGETHER = 4  # sentences of one class that stand together in a batch, so that there are pairs of them
 _MOST_EPOCHS = 20
+FEWEST_JUDGES, _JUDGES = 40, 200  # sentences by which an epoch is judged; with fewer, chance would decide
+_UNJUDGED_EPOCHS, _UNJUDGED_C = 6, 0.01  # where nothing is chosen; set on the validation sets of AG News and IMDB
+_CORPUS, _TEACHER = 256, 8  # sentences and samples from which one pass is learnt for the trained encoder
 
 
 @dataclass(frozen=True)
@@ -84,13 +87,9 @@ class FineTuning:
         """Refuse what cannot be trained with."""
         least = {"epochs": 1, "patience": 1, "batch_size": 2, "accumulate": 1, "passes": 2, "warm_up": 0}
         for name, low in least.items():
-            value = getattr(self, name)
-            if name == "epochs" and value is None:
-                continue
-            if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < low:
-                raise Sen2ProError(f"{name} of FineTuning must be a whole number of at least {low}, not {value!r}")
-        bounds = {"rate": (0, 1), "weight_decay": (0, 1), "held_out": (0.01, 0.9)}
-        for name, (small, great) in bounds.items():
+            if name != "epochs" or self.epochs is not None:
+                check_whole(f"{name} of FineTuning", getattr(self, name), low)
+        for name, small, great in (("rate", 0, 1), ("weight_decay", 0, 1), ("held_out", 0.01, 0.9)):
             value = getattr(self, name)
             if not isinstance(value, (int, float, np.floating)) or not small <= value <= great:
                 raise Sen2ProError(f"{name} of FineTuning must be a number from {small} to {great}, not {value!r}")
@@ -108,57 +107,45 @@ class Part(NamedTuple):
 
 
 class Trainer:
-    """Runs the epochs.
-
-    Parameters
-    ----------
-    model
-        The model whose network is trained.
-    settings, seed
-        How to train.
-    """
+    """Trains the network of a model; `checkpoint` is the state of its run, once that has begun."""
 
     def __init__(self, model: Sen2Pro, settings: FineTuning, seed: int) -> None:
-        self.model, self.settings, self.seed, self.network = model, settings, int(seed), model.encoder.network
-        self._state: Checkpoint | None = None
+        self.model, self.settings, self.seed = model, settings, int(seed)
+        self.checkpoint: Checkpoint | None = None
         self._last: int | None = None  # the step by which the learning rate has fallen to nothing
-        self._trained = [p for p in self.network.parameters() if p.requires_grad]
+        self._trained = [p for p in model.encoder.network.parameters() if p.requires_grad]
         self.optimizer = torch.optim.AdamW(self._trained, lr=settings.rate, weight_decay=settings.weight_decay)
 
     def run(self, train: Part, judges: Part, classes: int, show: Show = None) -> int:
         """Train until the validation loss stops falling; restore and return the best epoch."""
-        state = self._state = self._checkpoint(train, judges)
-        if not state.resume():
-            state.record(0, self.loss(train, judges, classes))  # training is never worse than none
-        steps, most = self._steps(train), self.settings.epochs or _MOST_EPOCHS
-        with progress(most * steps, show, unit="steps", title="training") as advance:
-            advance(state.epoch * steps)
-            while state.epoch < most and state.epoch - state.best_epoch < self.settings.patience:
-                self._epoch(state.epoch, steps, train, advance)
-                state.record(state.epoch + 1, self.loss(train, judges, classes))
+        epochs = self.settings.epochs or _MOST_EPOCHS
+        state = self._train(train, judges, epochs, show, lambda: self.loss(train, judges, classes))
         state.restore_best()
         return state.best_epoch
 
     def repeat(self, train: Part, epochs: int, show: Show = None, *, falling: bool = False) -> None:
         """Train for a fixed number of epochs without validation; the learning rate may fall to 0 over them."""
-        steps = self._steps(train)
-        self._last = epochs * steps if falling else None
-        state = self._state = self._checkpoint(train, Part([], np.empty(0, np.int64)))
-        state.resume()
+        self._last = epochs * self._steps(train) if falling else None
+        self._train(train, Part([], np.empty(0, np.int64)), epochs, show)
+
+    def _train(
+        self, train: Part, judges: Part, epochs: int, show: Show, loss: Callable[[], float] | None = None
+    ) -> Checkpoint:
+        """Train for so many epochs; with a loss, only until it stops falling."""
+        steps, state = self._steps(train), self._checkpoint(train, judges)
+        self.checkpoint = state
+        if not state.resume() and loss is not None:
+            state.record(0, loss())  # training is never worse than none
         with progress(epochs * steps, show, unit="steps", title="training") as advance:
             advance(state.epoch * steps)
-            while state.epoch < epochs:
+            while state.epoch < epochs and (not loss or state.epoch - state.best_epoch < self.settings.patience):
                 self._epoch(state.epoch, steps, train, advance)
-                state.record(state.epoch + 1, np.inf)
+                state.record(state.epoch + 1, loss() if loss else np.inf)
+        return state
 
     def _steps(self, train: Part) -> int:
         size = self.settings.batch_size * self.settings.accumulate
         return max(_FEWEST_STEPS, -(-len(train.texts) // size))
-
-    @property
-    def checkpoint(self) -> Checkpoint | None:
-        """What it takes to go on after a kill, once training has begun."""
-        return self._state
 
     def _epoch(self, epoch: int, steps: int, train: Part, advance: Callable[[float], None]) -> None:
         rng, parts = np.random.default_rng([self.seed, epoch]), self.settings.accumulate
@@ -196,48 +183,38 @@ class Trainer:
 
     def _sample(self, texts: list[str], source: str, number: int, seed: int) -> Tensor:
         encoder, prompt = self.model.encoder, self.model.encoder.prompt(None, None)
-        numbers = None
         if source == "data":
             texts = [edit(encoder.seen(text, prompt), self.model.vocabulary, seed, number) for text in texts]
-        else:
-            numbers = [number] * len(texts)
         tokens = encoder.tokens([prompt + text for text in texts])
-        vectors = torch.empty(0)
-        for rows in _same_batch(encoder, [len(ids) for ids in tokens]):
-            lower = torch.autocast(encoder.device.type, torch.bfloat16, enabled=encoder.device.type == "cuda")
-            with lower:
-                found = encoder.forward(
-                    [tokens[i] for i in rows],
-                    numbers and numbers[: len(rows)],
-                    seed,
-                    encoder.prompt_length(prompt),
-                    gradient=True,
-                ).float()
-            if not len(vectors):
-                vectors = found.new_zeros(len(tokens), found.shape[1])
-            vectors = vectors.index_copy(0, torch.tensor(rows, device=found.device), found)
+        order = list(range(len(tokens)))
+        batches = [order]
+        if not encoder.may_pad:  # a network that looks at padding takes sentences of one length
+            order.sort(key=lambda row: len(tokens[row]))
+            batches = [list(rows) for _, rows in groupby(order, key=lambda row: len(tokens[row]))]
+        parts = []
+        for rows in batches:
+            numbers = [number] * len(rows) if source == "model" else None
+            with torch.autocast(encoder.device.type, torch.bfloat16, enabled=encoder.device.type == "cuda"):
+                batch, skipped = [tokens[row] for row in rows], encoder.prompt_length(prompt)
+                parts.append(encoder.forward(batch, numbers, seed, skipped, gradient=True).float())
+        vectors = torch.cat(parts)[np.argsort(order)]
         return nn.functional.normalize(vectors, dim=1) if self.model.normalize else vectors
 
     def loss(self, train: Part, judges: Part, classes: int) -> float:
         """Return the log-loss on the judges of the best head on plain vectors: one pass of each sentence."""
-        points = []
-        for part in (train, judges):
-            vectors = self.model.sen2vec(part.texts)
-            points.append(Gaussian(vectors, np.zeros_like(vectors)))
-        parts = [Fold(points[0], train.labels, points[1], judges.labels)]
-        found = choose(
-            parts, classes, features=("mean",), heads=("expected",), c_values=C_VALUES, seed=self.seed
-        )  # fmt: skip
-        return float(found.losses.mean())
+        vectors = [self.model.sen2vec(part.texts) for part in (train, judges)]
+        points = [Gaussian(each, np.zeros_like(each)) for each in vectors]
+        fold = Fold(points[0], train.labels, points[1], judges.labels)
+        choices: dict[str, Any] = {"features": ("mean",), "heads": ("expected",), "c_values": C_VALUES}
+        return float(choose([fold], classes, **choices, seed=self.seed).losses.mean())
 
     def _checkpoint(self, train: Part, judges: Part) -> Checkpoint:
         """Return the state of this run; it has a name of its own."""
-        settings = {name: value for name, value in asdict(self.settings).items() if name != "checkpoints"}
-        numbers = {name: float(value or 0) for name, value in settings.items()}
+        numbers = {name: float(value or 0) for name, value in asdict(self.settings).items() if name != "checkpoints"}
         about: list[Any] = [SCHEME, str(self.model.signature()), numbers, self.seed, self._last]
         about += [[part.texts, part.labels.tolist()] for part in (train, judges)]
         fingerprint = hashlib.sha256(json.dumps(about).encode()).hexdigest()[:16]
-        return Checkpoint({"network": self.network}, self.optimizer, self.settings.checkpoints, fingerprint)
+        return Checkpoint(self.model.encoder.network, self.optimizer, self.settings.checkpoints, fingerprint)
 
 
 def pair_loss(vectors: Tensor, labels: Tensor) -> Tensor:
@@ -262,8 +239,8 @@ def _batches(labels: Labels, size: int, number: int, rng: np.random.Generator) -
         while len(rows) < size:
             groups: list[NDArray[np.int64]] = []
             for label in np.unique(labels):
-                found = rng.permutation(np.flatnonzero(labels == label))
-                groups += np.split(found, range(_TOGETHER, len(found), _TOGETHER))
+                of_class = rng.permutation(np.flatnonzero(labels == label))
+                groups += np.split(of_class, range(_TOGETHER, len(of_class), _TOGETHER))
             rows += [int(row) for place in rng.permutation(len(groups)) for row in groups[place]]
         taken = size
         while len(batch := dict.fromkeys(rows[:taken])) < 2:  # where one order ends and the next begins
@@ -272,11 +249,79 @@ def _batches(labels: Labels, size: int, number: int, rng: np.random.Generator) -
         rows = rows[taken:]
 
 
-def _same_batch(encoder: Encoder, lengths: list[int]) -> Iterator[list[int]]:
-    """Yield rows that may share a batch: all of them, or those of one length for a network that looks at padding."""
-    if encoder.may_pad:
-        yield list(range(len(lengths)))
-        return
-    order = sorted(range(len(lengths)), key=lambda row: lengths[row])
-    for _, rows in groupby(order, key=lambda row: lengths[row]):
-        yield list(rows)
+def fine_tuned(
+    classifier: Sen2ProClassifier, every: Part, held_out: Part | None, choices: Mapping[str, Sequence[Any]], show: Show
+) -> tuple[Sen2Pro, Gaussian, Choice]:
+    """Return a fine-tuned copy of the encoder, its Gaussians of the sentences, and what was chosen among `choices`."""
+    settings = classifier.finetune if isinstance(classifier.finetune, FineTuning) else FineTuning()
+    classes, seed = int(every.labels.max()) + 1, classifier.seed
+    train, judges = (every, held_out) if held_out else _split(every, settings.held_out, seed)
+    model, one_pass = _own_copy(classifier)
+    trainers = [Trainer(model, settings, seed)]
+    judged = len(judges.texts) >= FEWEST_JUDGES
+    if judged:
+        some = _evenly(np.argsort(judges.labels, kind="stable"), _JUDGES)  # of each class
+        epochs = trainers[0].run(train, judges.only(np.sort(some)), classes, show)
+    else:  # these choose the temperature, and nothing else
+        only = {name: options[:1] for name, options in choices.items()}
+        choices = only if len(choices["c_values"]) == 1 else {**only, "c_values": (_UNJUDGED_C,)}
+        epochs = settings.epochs or _UNJUDGED_EPOCHS
+        trainers[0].repeat(train, epochs, show, falling=True)
+    if one_pass and (held_out or len(every.texts) >= _CORPUS):  # for fewer, samples cost less than a head
+        _learn_one_pass(model, [*train.texts, *judges.texts], show)
+    gaussian, other = (model.encode(part.texts, show_progress_bar=show) for part in (train, judges))
+    fold = Fold(gaussian, train.labels, other, judges.labels)
+    choice = choose([fold], classes, **choices, seed=seed).choice
+    if held_out is None:  # all is chosen: the same again, with every sentence
+        model, _ = _own_copy(classifier)
+        trainers.append(Trainer(model, settings, seed))
+        trainers[1].repeat(every, epochs, show, falling=not judged)
+        if one_pass:
+            _learn_one_pass(model, every.texts, show)
+        gaussian = model.encode(every.texts, show_progress_bar=show)
+    classifier._checkpoints = [trainer.checkpoint for trainer in trainers if trainer.checkpoint is not None]
+    return model, gaussian, choice
+
+
+def _split(every: Part, share: float, seed: int) -> tuple[Part, Part]:
+    """Return what to train on and what to judge by: some sentences of each class."""
+    rng = np.random.default_rng(seed)
+    out = np.zeros(len(every.labels), bool)
+    for label in np.unique(every.labels):
+        rows = rng.permutation(np.flatnonzero(every.labels == label))
+        out[rows[: max(1, min(len(rows) - 1, round(share * len(rows))))]] = True
+    return every.only(np.flatnonzero(~out)), every.only(np.flatnonzero(out))
+
+
+def _evenly(rows: NDArray[np.int64], most: int) -> NDArray[np.int64]:
+    return rows[np.linspace(0, len(rows) - 1, min(len(rows), most)).astype(np.int64)]
+
+
+def _own_copy(classifier: Sen2ProClassifier) -> tuple[Sen2Pro, bool]:
+    """Return a model whose network may be changed, and whether it shall encode in one pass; the user's own stays."""
+    given = classifier.model
+    method = given.method if isinstance(given, Sen2Pro) else classifier.method
+    if method == "shrinkage":
+        raise Sen2ProError("method='shrinkage' cannot be fine-tuned; use 'auto' or 'sampling'")
+    model = given
+    if not isinstance(model, Sen2Pro):
+        how = {name: getattr(classifier, name) for name in ("samples", "uncertainty", "seed")}
+        model = Sen2Pro(str(given), **how)
+    if model.whitening or model.encoder.truncate_dim:
+        raise Sen2ProError("an encoder with a whitening or with cut dimensions cannot be fine-tuned")
+    if model is given:
+        own = {"model": copy.deepcopy(model.encoder.source), "tokenizer": model.encoder.tokenizer}
+        model = Sen2Pro.from_settings(model.settings.changed(**own, method="sampling", head=None))
+    return model, method != "sampling"
+
+
+def _learn_one_pass(model: Sen2Pro, texts: list[str], show: Show) -> None:
+    """Fit a head for one pass on the sentences at hand and edited copies of them; without enough, keep on sampling."""
+    chosen = [texts[i] for i in _evenly(np.arange(len(texts)), _CORPUS)]
+    corpus, vocabulary = dict.fromkeys(chosen), model.vocabulary
+    for number in range(_CORPUS):
+        if len(corpus) >= _CORPUS:
+            break
+        corpus |= dict.fromkeys(edit(model.encoder.seen(text), vocabulary, model.seed, number) for text in chosen)
+    if len(corpus) >= _CORPUS:
+        model.distill(list(corpus)[:_CORPUS], samples=_TEACHER, show_progress_bar=show, verbose=False)

@@ -138,7 +138,7 @@ def run_train(
     source.check_classes(labels, choose=validation is None)
     held_out = _read_validation(validation, column, label, source.labels, longest_line) if validation else None
     from sen2pro.classification import FineTuning, Sen2ProClassifier
-    from sen2pro.classification.finetune import FEWEST_JUDGES
+    from sen2pro.classification.training import FEWEST_JUDGES
 
     # The checkpoints go beside the folder: a killed run can be started again as it was.
     checkpoints = f"{folder}.checkpoints"

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from sen2pro.classification import Sen2ProClassifier
 from sen2pro.classification.choosing import Choice
-from sen2pro.classification.features import Scaling
-from sen2pro.classification.heads import fit, probabilities
+from sen2pro.classification.heads import Scaling, fit, probabilities
 from sen2pro.gaussian import Gaussian
 from sen2pro.metrics.comparisons import Board, Points, average
 from sen2pro.metrics.statistics import mean_statistic
