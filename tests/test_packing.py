@@ -18,7 +18,7 @@ def test_packed_and_padded_samples_are_the_same(family, tokenizer):
     model = Sen2Pro(build_network(family), tokenizer=tokenizer, samples=3)
     assert model.encoder.packs == (family in PACKED)
     packed, plain = model.sample(TEXTS), model.sen2vec(TEXTS)
-    model.encoder._probed = model.encoder._probed._replace(packs=False)
+    model.encoder._first = None  # from here on it is padded
     np.testing.assert_allclose(packed, model.sample(TEXTS), atol=2e-6)
     np.testing.assert_allclose(plain, model.sen2vec(TEXTS), atol=2e-6)
 
@@ -27,7 +27,7 @@ def test_packed_and_padded_samples_are_the_same(family, tokenizer):
 def test_every_pooling_can_be_packed(bert, tokenizer, pooling):
     model = Sen2Pro(bert, tokenizer=tokenizer, samples=3, pooling=pooling)
     packed = model.sample(TEXTS)
-    model.encoder._probed = model.encoder._probed._replace(packs=False)
+    model.encoder._first = None  # from here on it is padded
     np.testing.assert_allclose(packed, model.sample(TEXTS), atol=2e-6)
 
 
@@ -40,6 +40,18 @@ def test_a_causal_network_is_padded(tokenizer):
     model = Sen2Pro(LlamaModel(config), tokenizer=tokenizer, samples=2)
     assert not model.encoder.packs
     np.testing.assert_allclose(model.sample(TEXTS)[3], model.sample(TEXTS[3]), atol=2e-6)
+
+
+@pytest.mark.parametrize("said", ["CUDA out of memory.", "can't allocate memory: you tried to allocate 8 bytes."])
+def test_running_out_of_memory_does_not_mean_that_a_network_cannot_be_packed(bert, tokenizer, monkeypatch, said):
+    def fail(*_):
+        raise RuntimeError(said)
+
+    monkeypatch.setattr(Layout, "unpack", fail)
+    with pytest.raises(RuntimeError, match=said):
+        Sen2Pro(bert, tokenizer=tokenizer)
+    said = "the sizes of these tensors do not match"
+    assert not Sen2Pro(bert, tokenizer=tokenizer).encoder.packs
 
 
 def test_the_real_model_is_packed_and_gives_what_sentence_transformers_gives(minilm):

@@ -121,11 +121,7 @@ class Sen2Pro:
         """Load the model. Settings left open take the values saved with it."""
         own = {name: saved.get(name) for name in _OF_THE_ENCODER if getattr(settings, name) is None}
         settings = settings.changed(**own)
-        self.encoder = Encoder(
-            settings.model,
-            **{name: getattr(settings, name) for name in ("pooling", "dropout", "precision", "tokenizer", "device",
-               "revision", "trust_remote_code", "allow_pickle")},
-        )  # fmt: skip
+        self.encoder = Encoder(settings)
         self.encoder.name = saved.get("name", self.encoder.name)
         if saved.get("hash") not in (None, self.encoder.hash):
             raise Sen2ProError(
@@ -615,7 +611,7 @@ def _from_content(content: dict[str, bytes], settings: dict[str, Any], name: str
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(data)
         model = _from_settings(settings | {"model": folder}, {"name": name})
-    model.encoder.forget_folder()
+    model.encoder.folder = None  # its files are not there any more
     model._settings = model.settings.changed(model=model.encoder.source, tokenizer=model.encoder.tokenizer)
     return model
 

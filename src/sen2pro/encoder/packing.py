@@ -1,8 +1,6 @@
 """Batches without padding: all sentences of a batch in one row, attention within each.
 
-Linear layers, norms and activations work token by token, so they may run over the tokens of many sentences at once.
-Only attention has to know where a sentence begins and ends; transformers lets a name of ours stand for how attention is
-done. Sentences of one length go through it together.
+All layers but attention work token by token. transformers lets a name of ours stand for how attention is done.
 """
 
 from __future__ import annotations
@@ -10,12 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import cached_property
-from itertools import accumulate, groupby
+from itertools import groupby
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
 PACKED = "sen2pro_packed"  # the name under which transformers knows our attention
@@ -23,33 +20,29 @@ _LAYOUT: ContextVar[Layout] = ContextVar("layout")
 
 
 class Layout:
-    """Where the sentences of a packed batch lie.
+    """Where the sentences of a packed batch lie; `first` is the position of a sentence's first token.
 
-    >>> layout = Layout([2, 3, 3])
-    >>> layout.starts, layout.groups
-    ([0, 2, 5], [(0, 1, 2), (2, 2, 3)])
+    `groups` holds (sentences, tokens, length) of each run of sentences of one length, which go through attention
+    together.
+
+    >>> Layout([2, 3, 3]).groups
+    [(slice(0, 1, None), slice(0, 2, None), 2), (slice(1, 3, None), slice(2, 8, None), 3)]
     """
 
     def __init__(self, lengths: Sequence[int], first: int = 0) -> None:
-        self.lengths, self.first = list(lengths), first  # `first` is the position of a sentence's first token
-        self.total = sum(self.lengths)
-        self.starts = [0, *accumulate(self.lengths)][:-1]
-
-    @cached_property
-    def groups(self) -> list[tuple[int, int, int]]:
-        """(first token, number of sentences, length) of each run of sentences of one length."""
-        found, start = [], 0
+        self.lengths, self.first = list(lengths), first
+        self.groups: list[tuple[slice, slice, int]] = []
+        row = self.total = 0
         for length, run in groupby(self.lengths):
             count = len(list(run))
-            found.append((start, count, length))
-            start += count * length
-        return found
+            self.groups.append((slice(row, row + count), slice(self.total, self.total + count * length), length))
+            row, self.total = row + count, self.total + count * length
 
     def unpack(self, states: Tensor) -> Tensor:
         """Turn (1, tokens, width) into (sentences, longest length, width), padded with zeros on the right."""
         if len(self.groups) == 1:
             return states.view(len(self.lengths), self.lengths[0], -1)
-        return torch.nn.utils.rnn.pad_sequence(list(torch.split(states[0], self.lengths)), batch_first=True)
+        return nn.utils.rnn.pad_sequence(list(torch.split(states[0], self.lengths)), batch_first=True)
 
     @contextmanager
     def active(self) -> Iterator[None]:
@@ -69,24 +62,16 @@ def register() -> None:
 
 
 def _attention(
-    module: torch.nn.Module,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attention_mask: Tensor | None,
-    scaling: float | None = None,
-    dropout: float = 0.0,
-    **options: Any,
+    module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Any, **options: Any
 ) -> tuple[Tensor, None]:
     """Attend within each sentence of a packed batch: (1, heads, tokens, size) gives (1, tokens, heads, size)."""
+    scaling, dropout = options.get("scaling"), options.get("dropout", 0.0)
     if attention_mask is not None or options.get("sliding_window") is not None or getattr(module, "is_causal", False):
         raise NotImplementedError("only full attention can be packed")
-    layout = _LAYOUT.get()
     parts = []
-    for start, count, length in layout.groups:
+    for _, tokens, length in _LAYOUT.get().groups:
         q, k, v = (  # (sentences, heads, length, size)
-            torch.unflatten(states[0, :, start : start + count * length], 1, (count, length)).transpose(0, 1)
-            for states in (query, key, value)
+            torch.unflatten(states[0, :, tokens], 1, (-1, length)).transpose(0, 1) for states in (query, key, value)
         )
         if module.training:
             weights = functional.softmax(q @ k.mT * (q.shape[-1] ** -0.5 if scaling is None else scaling), dim=-1)
@@ -94,4 +79,4 @@ def _attention(
         else:
             mixed = functional.scaled_dot_product_attention(q, k, v, scale=scaling)
         parts.append(mixed.transpose(1, 2).flatten(0, 1))
-    return torch.cat(parts).unsqueeze(0) if len(parts) > 1 else parts[0].unsqueeze(0), None
+    return (torch.cat(parts) if len(parts) > 1 else parts[0]).unsqueeze(0), None

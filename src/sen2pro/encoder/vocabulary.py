@@ -6,11 +6,8 @@ from collections.abc import Callable, Sequence
 
 
 def whole_words(tokens: Sequence[str], to_text: Callable[[str], str]) -> list[str]:
-    """Pick the whole words (of letters and digits) out of a tokenizer's vocabulary.
-
-    Word pieces mark a continuation (`##ing`); SentencePiece and byte-level BPE mark the start of a word
-    (`▁word`, `Ġword`).
-    """
+    """Pick the whole words (of letters and digits) out of a tokenizer's vocabulary."""
+    # SentencePiece and byte-level BPE mark the start of a word (▁word, Ġword), word pieces a continuation (##ing).
     marker = next((m for m in ("▁", "Ġ") if sum(t.startswith(m) for t in tokens) > len(tokens) // 10), "")
     if marker:
         candidates = [to_text(t) for t in tokens if t.startswith(marker)]
