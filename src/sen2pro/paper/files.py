@@ -45,20 +45,19 @@ class Row:
 
     def number(self, column: str, low: float = -math.inf, high: float = math.inf) -> float:
         """Return a field that must be a finite number from `low` to `high`; of a list, the mean."""
-        value = self.get(column)
-        values = value if isinstance(value, list) and value else [value]
-        return sum(self._one_number(column, each, low, high) for each in values) / len(values)
-
-    def _one_number(self, column: str, value: Any, low: float, high: float) -> float:
-        try:
-            number = math.nan if isinstance(value, bool) else float(value)
-        except (TypeError, ValueError, OverflowError):
-            number = math.nan
-        if not math.isfinite(number):
-            raise self.wrong(column, f"{reprlib.repr(value)} is no number")
-        if not low <= number <= high:
-            raise self.wrong(column, f"{number:g} is not within {low:g} and {high:g}")
-        return number
+        field, total = self.get(column), 0.0
+        values = field if isinstance(field, list) and field else [field]
+        for value in values:
+            try:
+                number = math.nan if isinstance(value, bool) else float(value)
+            except (TypeError, ValueError, OverflowError):
+                number = math.nan
+            if not math.isfinite(number):
+                raise self.wrong(column, f"{reprlib.repr(value)} is no number")
+            if not low <= number <= high:
+                raise self.wrong(column, f"{number:g} is not within {low:g} and {high:g}")
+            total += number
+        return total / len(values)
 
     def whole(self, column: str, high: float = math.inf) -> int:
         """Return a field that must be a whole number from 0 to `high`."""
