@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -11,6 +12,7 @@ import numpy as np
 from sen2pro.distances import distance, distance_pairwise
 from sen2pro.estimation.moments import combine, estimate
 from sen2pro.gaussian import Gaussian
+from sen2pro.metrics.comparisons import Board
 from sen2pro.paper.lab import Lab
 from sen2pro.progress import Show, progress
 from sen2pro.types import Array, Array64
@@ -37,13 +39,11 @@ class Pairing:
         self.sentences = tuple(index)
         self.left, self.right = (np.array([index[s] for s in side]) for side in (left, right))
         self._parts: dict[tuple[int, bool], dict[str, Gaussian]] = {}
-        self._vectors: Array | None = None
 
+    @cached_property
     def vectors(self) -> Array:
-        """Return the plain vectors of the sentences, of length 1."""
-        if self._vectors is None:
-            self._vectors = self.lab.vectors(self.sentences, self.pooling)
-        return self._vectors
+        """The plain vectors of the sentences, of length 1."""
+        return self.lab.vectors(self.sentences, self.pooling)
 
     def parts(self, seed: int = 0, *, normalize: bool = True) -> dict[str, Gaussian]:
         """Return the Gaussians of model and data uncertainty of the sentences."""
@@ -82,23 +82,20 @@ class Reading:
         """Return the similarity of all pairs (n, m)."""
         return -distance(self._seen(a), self._seen(b), self.metric)
 
+    def _seen(self, gaussian: Gaussian) -> Gaussian:
+        return certain(gaussian.mean) if self.certain else gaussian
+
     def runs(self, pairs: Pairing) -> list[Array] | list[Array64]:
         """Return the similarity of each pair (n,), once for each seed if it depends on that."""
+        seeds = range(pairs.lab.seeds)
+        if self == COSINE:
+            return [(pairs.vectors[pairs.left] * pairs.vectors[pairs.right]).sum(axis=1)]
         if self == FULL:
-            return [full_scores(pairs, pairs.samples(seed)) for seed in range(pairs.lab.seeds)]
-        if not self.plain:
-            return [self._scores(pairs, seed) for seed in range(pairs.lab.seeds)]
-        vectors = pairs.vectors()
-        if self.metric == "cosine":
-            return [(vectors[pairs.left] * vectors[pairs.right]).sum(axis=1)]
-        return [self.pairwise(*pairs.sides(certain(vectors)))]
-
-    def _scores(self, pairs: Pairing, seed: int) -> Array:
-        joined = pairs.lab.join(pairs.parts(seed, normalize=self.normalize), self.kind, self.how)
-        return self.pairwise(*pairs.sides(joined))
-
-    def _seen(self, g: Gaussian) -> Gaussian:
-        return certain(g.mean) if self.certain else g
+            return [full_scores(pairs, pairs.samples(seed)) for seed in seeds]
+        if self.plain:
+            return [self.pairwise(*pairs.sides(certain(pairs.vectors)))]
+        parts = (pairs.parts(seed, normalize=self.normalize) for seed in seeds)
+        return [self.pairwise(*pairs.sides(pairs.lab.join(part, self.kind, self.how))) for part in parts]
 
 
 def certain(vectors: Array) -> Gaussian:
@@ -115,8 +112,6 @@ READINGS = (LITERAL, SPHERE, MEANS, CORRECTED)
 COSINE = Reading("cosine", "cosine", plain=True)  # Sen2Vec
 # With no variances, Eq. 6 is the L1 distance of the vectors, and Wasserstein's the L2 distance.
 PLAIN = (Reading("plain L1", "sen2pro", plain=True), Reading("plain L2", "wasserstein", plain=True))
-
-
 FULL = Reading("Eq. 6, full covariance", "full")  # SCE
 
 
@@ -140,6 +135,16 @@ PLAIN_NOTE = (
 )
 
 
+def all_rows(quoted: Mapping[str, tuple[float, float]] | None = None) -> list[Row]:
+    """Return the rows of a table of similarities, with what the paper says of Sen2Pro beside each reading of it."""
+    return [*(Row(reading.title, reading, quoted=quoted) for reading in READINGS), *PLAIN_ROWS]
+
+
+def verdicts(board: Board, rows: Iterable[Row], between: str = "; ") -> str:
+    """Sum up the comparisons of each row."""
+    return between.join(f"{row.label}: {board.verdict(row.label)}" for row in rows)
+
+
 def full_scores(pairs: Pairing, samples: Mapping[str, Array], *, own_weight: bool = False) -> Array64:
     """Return minus the distance of each pair with full covariances (n,)."""
     left, right = ({source: x[side] for source, x in samples.items()} for side in (pairs.left, pairs.right))
@@ -154,7 +159,7 @@ def full_distance(
     The weight alpha of a pair is that of its diagonals, so that nothing but the estimator differs; with `own_weight` it
     is the ratio of the full covariances themselves, which is mostly clipped to 1 and leaves nothing of the means.
     """
-    found = []
+    distances = []
     count = len(next(iter(left.values())))
     with progress(count, show, threshold=1000, unit="pairs") as advance:
         for start in range(0, count, _FULL_CHUNK):
@@ -168,6 +173,6 @@ def full_distance(
             of_covariances = difference.sum(axis=(-2, -1))
             of_weight = of_covariances if own_weight else difference.diagonal(axis1=-2, axis2=-1).sum(axis=-1)
             weight = np.where(of_means > 0, np.minimum(of_weight / np.maximum(of_means, 1e-30), 1), 1.0)
-            found.append((1 - weight) * of_means + weight * of_covariances)
+            distances.append((1 - weight) * of_means + weight * of_covariances)
             advance(len(of_means))
-    return np.concatenate(found)
+    return np.concatenate(distances)

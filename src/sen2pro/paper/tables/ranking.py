@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sen2pro.gaussian import Gaussian
 from sen2pro.metrics import retrieval
@@ -15,11 +14,10 @@ from sen2pro.metrics.report import Result
 from sen2pro.metrics.statistics import Statistic, mean_statistic
 from sen2pro.metrics.sts import spread
 from sen2pro.paper import numbers as paper
-from sen2pro.paper.catalogue import DataMissing
+from sen2pro.paper.catalogue import available, no_data
 from sen2pro.paper.data import EvalRank, read_analogy, read_evalrank
 from sen2pro.paper.lab import PRESETS, Lab
-from sen2pro.paper.tables.pairs import COSINE, PLAIN_ROWS, READINGS, Reading, Row, certain
-from sen2pro.types import Array
+from sen2pro.paper.tables.pairs import COSINE, Reading, all_rows, certain, verdicts
 
 
 def t3(lab: Lab) -> Result:
@@ -28,16 +26,15 @@ def t3(lab: Lab) -> Result:
     if lab.limit:
         task = task.head(lab.limit)
     preset, quoted = paper.reference(paper.T3, lab.row)
-    rows = [*(Row(reading.title, reading, quoted=quoted) for reading in READINGS), *PLAIN_ROWS]
-    readings = dict.fromkeys(reading for row in rows for reading in (row.ours, row.baseline))
-    found = {reading: _runs(lab, task, reading) for reading in readings}
+    rows, runs = all_rows(quoted), {}
+    for reading in dict.fromkeys(reading for row in rows for reading in (row.ours, row.baseline)):
+        runs[reading] = _runs(lab, task, reading)
     board = Board(["measure", "similarity"])
-    for row in rows:
-        for name in retrieval.MEASURES:
-            ours, baseline = ([run[name] for run in found[reading]] for reading in (row.ours, row.baseline))
+    for name in retrieval.MEASURES:
+        for row in rows:
+            ours, baseline = ([run[name] for run in runs[reading]] for reading in (row.ours, row.baseline))
             points = partial(Points, ours, baseline, len(task.pairs))
             board.add([name, row.label], points, row.quoted[name] if row.quoted else None)
-    board.sort(retrieval.MEASURES)
     title = f"{lab.title}, x 100, {len(task.pairs)} queries among {len(task.background)} sentences"
     notes = [
         *paper.NOTES["T3"],
@@ -47,73 +44,53 @@ def t3(lab: Lab) -> Result:
     ]
     return Result(
         "T3", "EvalRank, Sen2Vec (cosine) against Sen2Pro", [board.grid(PRESETS[preset].title, title)],
-        "; ".join(f"{row.label}: {board.verdict(row.label)}" for row in rows), lab.signature(), notes, board.numbers(),
+        verdicts(board, rows), lab.signature(), notes, board.numbers(),
     )  # fmt: skip
 
 
 def _runs(lab: Lab, task: EvalRank, reading: Reading) -> list[dict[str, Statistic]]:
     """Return the measures of a similarity, once for each seed if it depends on that."""
-    if reading.plain:
-        vectors = retrieval.centred(lab.own_vectors(task.background))
-        if reading == COSINE:
-            return [retrieval.measures(retrieval.ranks(_positions(task), lambda rows: vectors[rows] @ vectors.T))]
-        return [_measured(lab, task, reading, certain(vectors))]
-    found = []
-    for seed in range(lab.seeds):
-        joined = lab.join(lab.parts(task.background, seed, normalize=reading.normalize))
-        found.append(_measured(lab, task, reading, retrieval.centred_gaussian(joined) if reading.normalize else joined))
-    return found
-
-
-def _measured(lab: Lab, task: EvalRank, reading: Reading, gaussian: Gaussian) -> dict[str, Statistic]:
-    bare = Gaussian(gaussian.mean, gaussian.variance)
-    ranks = retrieval.ranks(_positions(task), lambda rows: reading.all_pairs(bare[rows], bare), lab.store.show)
-    return retrieval.measures(ranks)
-
-
-def _positions(task: EvalRank) -> NDArray[np.int64]:
     index = {sentence: i for i, sentence in enumerate(task.background)}
-    return np.array([(index[a], index[b]) for a, b in task.pairs])
+    where = np.array([(index[a], index[b]) for a, b in task.pairs])
+    if reading == COSINE:
+        vectors = retrieval.centred(lab.own_vectors(task.background))
+        return [retrieval.measures(retrieval.ranks(where, lambda rows: vectors[rows] @ vectors.T))]
+
+    def measured(gaussian: Gaussian) -> dict[str, Statistic]:
+        bare = Gaussian(gaussian.mean, gaussian.variance)
+        scores = retrieval.ranks(where, lambda rows: reading.all_pairs(bare[rows], bare), lab.store.show)
+        return retrieval.measures(scores)
+
+    if reading.plain:
+        return [measured(certain(retrieval.centred(lab.own_vectors(task.background))))]
+    parts = (lab.parts(task.background, seed, normalize=reading.normalize) for seed in range(lab.seeds))
+    joined = map(lab.join, parts)
+    return [measured(retrieval.centred_gaussian(g) if reading.normalize else g) for g in joined]
 
 
 def t9(lab: Lab) -> Result:
-    """Table 9: analogies."""
-    board, missing = Board(["set", "measure"]), []
+    """Table 9: analogies, by x of the means scaled to length 1 (the paper's) or not, and by how often D is found."""
+    board, titles = Board(["set", "measure"]), {"sick": "SICK quadruples", "sats": "SATS"}
     preset, quoted = paper.reference(paper.T9, lab.row)
-    for name, title in (("sick", "SICK quadruples"), ("sats", "SATS")):
-        try:
-            quadruples = read_analogy(name)
-        except DataMissing:
-            missing.append(title)
-            continue
-        if lab.limit:
-            quadruples = [quadruples[i] for i in spread(len(quadruples), lab.limit)]
-        texts = [(q.a, q.b, q.c, q.d) for q in quadruples]
+    sets, missing = available(read_analogy, titles)
+    for name, quadruples in sets.items():
+        chosen = spread(len(quadruples), lab.limit) if lab.limit else range(len(quadruples))
+        texts = [(q.a, q.b, q.c, q.d) for q in (quadruples[i] for i in chosen)]
         index = {text: i for i, text in enumerate(dict.fromkeys(text for four in texts for text in four))}
         sentences, where = list(index), np.array([[index[text] for text in four] for four in texts])
         means = [lab.join(lab.parts(sentences, seed)).mean for seed in range(lab.seeds)]
-        _add_analogies(board, title, where, lab.vectors(sentences), means, quoted)
-    if not board.lines:
-        raise DataMissing("there is no data for analogies; see `sen2pro data list`")
+        plain, scaled = [lab.vectors(sentences)], [to_unit(mean) for mean in means]
+        for label, measure, vectors, said in (
+            ("x, means of length 1", retrieval.differences, scaled, quoted),
+            ("x, means as they are", retrieval.differences, means, None),
+            ("D found, 3CosAdd", retrieval.completed, scaled, None),
+        ):
+            ours, baseline = ([mean_statistic(measure(v, where)) for v in runs] for runs in (vectors, plain))
+            points = partial(Points, ours, baseline, len(where))
+            board.add([titles[name], label], points, said, smaller_is_better=label.startswith("x"))
     on_x, on_d = ([line for line in board.lines if line.labels[1].startswith(first)] for first in "xD")
-    notes = [*paper.NOTES["T9"], *([f"{', '.join(missing)}: no data here."] if missing else [])]
+    notes = [*paper.NOTES["T9"], *no_data(titles[name] for name in missing)]
     return Result(
         "T9", "Analogies, Sen2Vec against Sen2Pro", [board.grid(PRESETS[preset].title, f"{lab.title}, x 100")],
         f"x: {count_verdicts(on_x)}; D found: {count_verdicts(on_d)}", lab.signature(), notes, board.numbers(),
     )  # fmt: skip
-
-
-def _add_analogies(
-    board: Board, title: str, where: NDArray[np.int64], plain: Array, means: list[Array], quoted: tuple[float, float]
-) -> None:
-    """Add x of the means scaled to length 1 (the paper's), x of the means as they are, and how often D is found."""
-    scaled = [to_unit(mean) for mean in means]
-    measures = (
-        ("x, means of length 1", retrieval.differences, scaled, quoted),
-        ("x, means as they are", retrieval.differences, means, None),
-        ("D found, 3CosAdd", retrieval.completed, scaled, None),
-    )
-    for name, measure, vectors, said in measures:
-        ours, baseline = ([mean_statistic(measure(v, where)) for v in runs] for runs in (vectors, [plain]))
-        points = partial(Points, ours, baseline, len(where))
-        board.add([title, name], points, said, smaller_is_better=name.startswith("x"))

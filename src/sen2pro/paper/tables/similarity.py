@@ -12,12 +12,11 @@ from sen2pro.metrics import sts
 from sen2pro.metrics.comparisons import Board, Points, average
 from sen2pro.metrics.report import Result
 from sen2pro.metrics.statistics import Undefined
-from sen2pro.metrics.sts import Pairs
 from sen2pro.paper import numbers as paper
-from sen2pro.paper.catalogue import DataMissing
+from sen2pro.paper.catalogue import available, no_data
 from sen2pro.paper.data import read_sts
 from sen2pro.paper.lab import KINDS, PRESETS, Lab
-from sen2pro.paper.tables.pairs import CORRECTED, OURS, PLAIN_NOTE, PLAIN_ROWS, READINGS, SPHERE, Pairing, Row
+from sen2pro.paper.tables.pairs import CORRECTED, OURS, PLAIN_NOTE, PLAIN_ROWS, SPHERE, Pairing, Row, all_rows
 
 
 class Sets:
@@ -25,32 +24,17 @@ class Sets:
 
     def __init__(self, lab: Lab, names: Sequence[str], pooling: str | None = None) -> None:
         self.lab, self.names = lab, names
-        self.gold: dict[str, Pairs] = {}
-        self.pairs: dict[str, Pairing] = {}
-        self.missing: dict[str, DataMissing] = {}
-        for name in names:
-            try:
-                found = read_sts(name)
-            except DataMissing as error:
-                self.missing[name] = error
-                continue
-            self.gold[name] = found = found.head(lab.limit) if lab.limit else found
-            self.pairs[name] = Pairing(lab, found.left, found.right, pooling, keep_samples=True)
-        if not self.gold:
-            raise next(iter(self.missing.values()))
-
-    @property
-    def notes(self) -> list[str]:
-        """What is to be said about missing sets."""
-        names = ", ".join(paper.TITLES[name] for name in self.missing)
-        return [f"{names}: no data here; `sen2pro data list` says where it comes from."] if names else []
+        read, self.missing = available(read_sts, names)
+        self.gold = {name: gold.head(lab.limit) if lab.limit else gold for name, gold in read.items()}
+        self.pairs = {name: Pairing(lab, gold.left, gold.right, pooling, True) for name, gold in self.gold.items()}
+        self.notes = no_data(paper.TITLES[name] for name in self.missing)
 
     def defined(self) -> list[str]:
         """Return the sets with a correlation: some gold scores differ, and there are at least 3 pairs."""
-        found = [name for name, gold in self.gold.items() if len(gold) > 2 and len(set(gold.gold.tolist())) > 1]
-        if not found:
+        names = [name for name, gold in self.gold.items() if len(gold) > 2 and len(set(gold.gold.tolist())) > 1]
+        if not names:
             raise Undefined(f"no correlation: all gold scores of {', '.join(self.gold)} are equal, or too few")
-        return found
+        return names
 
     def points(self, name: str, row: Row, aggregation: str = "all") -> Points:
         """Return the correlations of two similarities with the gold scores of a set."""
@@ -63,20 +47,18 @@ class Sets:
 
     def add_to(self, board: Board, row: Row, aggregation: str = "all") -> None:
         """Add the lines of a row: one for each set, and one for their average."""
-        quoted, kept = row.quoted or {}, {}
+        quoted, compared = row.quoted or {}, {}
         for name in self.names:
             labels = [paper.TITLES[name], row.label]
             if name in self.missing:
                 board.leave_out(labels, "no data", quoted.get(name))
-                continue
-            found = board.add(labels, partial(self.points, name, row, aggregation), quoted.get(name))
-            if found is not None:
-                kept[name] = found
-        if len(kept) > 1:
-            title = "Average" if len(kept) == len(self.names) else f"Average of {len(kept)}"
-            said = [quoted[name] for name in kept if name in quoted]  # the paper's, over the same sets
+            elif points := board.add(labels, partial(self.points, name, row, aggregation), quoted.get(name)):
+                compared[name] = points
+        if len(compared) > 1:
+            title = "Average" if len(compared) == len(self.names) else f"Average of {len(compared)}"
+            said = [quoted[name] for name in compared if name in quoted]  # the paper's, over the same sets
             both = tuple(np.mean(said, axis=0).tolist()) if said else None
-            board.add([title, row.label], partial(average, kept), both)
+            board.add([title, row.label], partial(average, compared), both)
 
     def board(self, column: str, rows: Iterable[Row], aggregation: str = "all") -> Board:
         """Return the lines of several rows, set by set."""
@@ -86,13 +68,16 @@ class Sets:
         board.sort([paper.TITLES[name] for name in self.names])
         return board
 
+    def boards(self, column: str, rows: Sequence[Row]) -> dict[str, Board]:
+        """Return a board for each way of aggregating sub-tasks."""
+        return {aggregation: self.board(column, rows, aggregation) for aggregation in ("all", "wmean")}
+
 
 def t2(lab: Lab) -> Result:
     """Table 2: STS-12 to 16."""
     preset, quoted = paper.reference(paper.T2, lab.row)
-    rows = [*(Row(reading.title, reading, quoted=quoted) for reading in READINGS), *PLAIN_ROWS]
-    sets = Sets(lab, paper.SETS[:5])
-    boards = {aggregation: sets.board("similarity", rows, aggregation) for aggregation in ("all", "wmean")}
+    sets, rows = Sets(lab, paper.SETS[:5]), all_rows(quoted)
+    boards = sets.boards("similarity", rows)
     verdicts = [
         f"{row.label}: " + ", ".join(f"{board.verdict(row.label)} (`{name}`)" for name, board in boards.items())
         for row in rows
@@ -109,9 +94,7 @@ def t6(lab: Lab) -> Result:
         for kind in KINDS
     ]
     sets = Sets(lab, paper.SETS)
-    boards = {
-        aggregation: sets.board("uncertainty", [*rows, *PLAIN_ROWS], aggregation) for aggregation in ("all", "wmean")
-    }
+    boards = sets.boards("uncertainty", [*rows, *PLAIN_ROWS])
     labels = [{kind: f"{kind}, {OURS.title}" for kind in KINDS}, {row.label: row.label for row in PLAIN_ROWS}]
     verdicts = [
         f"{kind} (`{name}`): {board.verdict(label)}"
@@ -124,7 +107,6 @@ def t6(lab: Lab) -> Result:
 
 
 def _result(id_: str, title: str, sets: Sets, boards: dict[str, Board], row: str, verdict: str) -> Result:
-    """Return a table with a board for each way of aggregating sub-tasks."""
     about = f"{sets.lab.title}, Spearman x 100, aggregation"
     return Result(
         id_, title, [board.grid(row, f"{about} `{name}`") for name, board in boards.items()], verdict,
@@ -135,18 +117,15 @@ def _result(id_: str, title: str, sets: Sets, boards: dict[str, Board], row: str
 
 def t10(lab: Lab) -> Result:
     """Table 10: the two uncertainties estimated apart, or from pooled samples."""
-    sets = Sets(lab, paper.SETS)
-    unified = replace(SPHERE, how="unified")
+    sets, unified = Sets(lab, paper.SETS), replace(SPHERE, how="unified")
     ways = {"individual": SPHERE, "unified": unified}
     board = sets.board("estimation", [Row(how, reading, quoted=paper.T10[how]) for how, reading in ways.items()])
     quoted = {name: (paper.T10["unified"][name][1], both[1]) for name, both in paper.T10["individual"].items()}
     direct = sets.board("estimation", [Row("unified to individual", SPHERE, unified, quoted)])
-    grids = [
-        board.grid("BERT-base", f"{lab.title}, Spearman x 100, Sen2Vec to Sen2Pro ({SPHERE.title})"),
-        direct.grid("BERT-base", "The two against each other"),
-    ]
+    title = f"{lab.title}, Spearman x 100, Sen2Vec to Sen2Pro ({SPHERE.title})"
     return Result(
-        "T10", "Individual against unified estimation", grids,
+        "T10", "Individual against unified estimation",
+        [board.grid("BERT-base", title), direct.grid("BERT-base", "The two against each other")],
         f"individual against unified estimation: {direct.verdict()}", lab.signature(),
         [*paper.NOTES["T10"], *sets.notes], [*board.numbers(), *direct.numbers()],
     )  # fmt: skip
