@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import reprlib
 from collections import defaultdict
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import PurePath
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,8 +32,7 @@ CLASSES = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True)
-class EvalRank:
+class EvalRank(NamedTuple):
     """Positive pairs (query, its match) and the background sentences, which contain those of the pairs."""
 
     pairs: tuple[tuple[str, str], ...]
@@ -47,8 +47,7 @@ class EvalRank:
         return EvalRank(pairs, tuple(sentence for sentence in self.background if sentence in wanted))
 
 
-@dataclass(frozen=True)
-class Quadruple:
+class Quadruple(NamedTuple):
     """An analogy a : b :: c : d."""
 
     relation: str
@@ -58,8 +57,7 @@ class Quadruple:
     d: str
 
 
-@dataclass(frozen=True)
-class Response:
+class Response(NamedTuple):
     """A system's answer in a dialogue, its mean human score, and the real system it came from (`origin`)."""
 
     item: int
@@ -70,8 +68,7 @@ class Response:
     origin: str
 
 
-@dataclass(frozen=True)
-class Systems:
+class Systems(NamedTuple):
     """A language pair: references, and the output and human score of every system that has both."""
 
     references: tuple[str, ...]
@@ -79,8 +76,7 @@ class Systems:
     human: dict[str, float]
 
 
-@dataclass(frozen=True)
-class Segment:
+class Segment(NamedTuple):
     """A translated segment with a human score of its own."""
 
     reference: str
@@ -88,13 +84,16 @@ class Segment:
     human: float
 
 
-@dataclass(frozen=True)
-class Labelled:
+class Labelled(NamedTuple):
     """Texts with a class number each; `names` are the classes in the order of their numbers."""
 
     texts: tuple[str, ...]
     labels: NDArray[np.int64]
     names: tuple[str, ...]
+
+    def take(self, rows: Sequence[int] | NDArray[np.int64]) -> Labelled:
+        """Return the texts at some places."""
+        return Labelled(tuple(self.texts[i] for i in rows), self.labels[rows], self.names)
 
 
 def read_sts(name: str) -> Pairs:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 import reprlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from sen2pro.errors import Sen2ProError, has_surrogates
 from sen2pro.files import documents
@@ -15,8 +14,7 @@ from sen2pro.files.text import lines as numbered_lines
 from sen2pro.files.text import open_binary
 
 
-@dataclass(frozen=True)
-class Row:
+class Row(NamedTuple):
     """The fields of a line, and the place it stands, for errors."""
 
     place: str

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -25,8 +25,7 @@ FULL: Literal["full"] = "full"
 KINDS = {"m+d": ("model", "data"), "m": ("model",), "d": ("data",)}
 
 
-@dataclass(frozen=True)
-class Preset:
+class Preset(NamedTuple):
     """An encoder of the paper: hub id (None: no public one, give a folder), pooling, and what its rows are called."""
 
     title: str

@@ -36,14 +36,10 @@ def chosen(names: Sequence[str], method: str = "sampling") -> list[str]:
     >>> chosen(["t2", "TH1"])
     ['T2', 'Th1']
     """
-    spelt = {name.lower(): name for name in TABLES}
-    found: list[str] = []
-    for name in names:
-        if name.lower() == "all":
-            found += [t for t in TABLES if method == "sampling" or t not in NEED_SAMPLES]
-        else:
-            found.append(spelt.get(name.lower()) or one_of("table", name, [*TABLES, "all"]))
-    return list(dict.fromkeys(found))
+    spelt = {name.lower(): [name] for name in TABLES}
+    spelt["all"] = [name for name in TABLES if method == "sampling" or name not in NEED_SAMPLES]
+    asked = [spelt.get(name.lower()) or [one_of("table", name, [*TABLES, "all"])] for name in names]
+    return list(dict.fromkeys(name for some in asked for name in some))
 
 
 def reproduce(name: str, lab: Lab | None = None) -> Result:

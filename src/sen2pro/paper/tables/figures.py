@@ -70,15 +70,11 @@ def f1(lab: Lab) -> Result:
         numbers.append({"set": title, "importance": runs.tolist(), "trend": trend})
     about = f"{lab.title}, |change of Spearman x 100| without a group; I is the most uncertain fifth"
     falls = sum(number["trend"] > 0 for number in numbers)
-    note = (
-        "Model uncertainty alone, Eq. 6 on the unit sphere. The trend is the rank correlation of importance with "
-        "uncertainty over the five groups: +1 would be the paper's claim."
-    )
     axes = "fifths of the features, I = most uncertain", "importance: |change of Spearman × 100|"
     return Result(
         "F1", "Importance of features by their uncertainty", [Grid(["set", *GROUPS, "trend"], rows, about)],
         f"importance falls with uncertainty, as the paper says, on {falls} of {len(rows)} sets", lab.signature(),
-        [note, *sets.notes], numbers, {"importance": draw(Panel(drawn, *axes))},
+        [*paper.NOTES["F1"], *sets.notes], numbers, {"importance": draw(Panel(drawn, *axes))},
     )  # fmt: skip
 
 
@@ -154,27 +150,22 @@ def f3(lab: Lab) -> Result:
             "that cross-validation chooses with all samples; texts are cut to what the encoder takes. One more text "
             f"that is right, in one draw, is {step:.2f} points: the curves are rough."
         )
+    grids, panels, verdicts = [], [], []
+    for task, what, curves, base in parts:
+        counts = sorted({count for curve in curves.values() for count in curve})
+        rows = [[title, *(f"{c[n]:.2f}" if n in c else "" for n in counts)] for title, c in curves.items()]
+        about = f"{lab.title}, {what}; the other source keeps all its samples"
+        grids.append(Grid(["varied", *map(str, counts)], rows, about))
+        series = {title: list(curve.items()) for title, curve in curves.items()}
+        axes = "number of samples of that source", what.split(" (")[0]
+        panels.append(Panel(series, *axes, ("plain vector", base)))
+        ends = [f"{t} from {min(c)} to {max(c)}: {c[max(c)] - c[min(c)]:+.2f}" for t, c in curves.items()]
+        verdicts.append(f"{task}: {'; '.join(ends)}")
     return Result(
-        "F3", "Number of samples", [_curve_grid(lab, what, curve) for _, what, curve, _ in parts],
-        ". ".join(f"{title}: {_ends(curve)}" for title, _, curve, _ in parts), lab.signature(), notes,
-        [{"task": title, "varied": t, "curve": c, "plain": base} for title, _, m, base in parts for t, c in m.items()],
-        {"samples": draw(*(_curve_panel(what, curve, base) for _, what, curve, base in parts))},
+        "F3", "Number of samples", grids, ". ".join(verdicts), lab.signature(), notes,
+        [{"task": task, "varied": t, "curve": c, "plain": base} for task, _, m, base in parts for t, c in m.items()],
+        {"samples": draw(*panels)},
     )  # fmt: skip
-
-
-def _curve_grid(lab: Lab, what: str, curves: sampled_texts.Curves) -> Grid:
-    counts = sorted({count for curve in curves.values() for count in curve})
-    rows = [[title, *(f"{c[count]:.2f}" if count in c else "" for count in counts)] for title, c in curves.items()]
-    return Grid(["varied", *map(str, counts)], rows, f"{lab.title}, {what}; the other source keeps all its samples")
-
-
-def _curve_panel(what: str, curves: sampled_texts.Curves, plain: float) -> Panel:
-    series = {title: list(curve.items()) for title, curve in curves.items()}
-    return Panel(series, "number of samples of that source", what.split(" (")[0], ("plain vector", plain))
-
-
-def _ends(curves: sampled_texts.Curves) -> str:
-    return "; ".join(f"{t} from {min(c)} to {max(c)}: {c[max(c)] - c[min(c)]:+.2f}" for t, c in curves.items())
 
 
 def _counts(most: int) -> list[int]:
@@ -215,7 +206,7 @@ def f4(lab: Lab) -> Result:
     return Result(
         "F4", "What the estimators cost", [grid],
         f"the full covariance takes {times:.0f} times the time and {space:.0f} times the space", lab.signature(),
-        ["Estimation and distance only: drawing the samples costs the same for both."], numbers,
+        list(paper.NOTES["F4"]), numbers,
         {"trade-off": draw(Panel(points, *axes, scales=("log", "linear")))},
     )  # fmt: skip
 
@@ -256,7 +247,7 @@ def _add_systems(
         return
 
     def points(texts: Texts) -> Points:
-        pairs = Pairing(lab, speaking(texts.candidates), speaking(texts.references), keep_samples=True)
+        pairs = Pairing(lab, speaking(texts.candidates), speaking(texts.references), keep=True)
         ours, baseline = (
             [
                 correlation_statistic(kind, *aligned(by_system(texts.systems, scores), texts.human))

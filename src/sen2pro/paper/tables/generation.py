@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -19,17 +19,7 @@ from sen2pro.paper import numbers as paper
 from sen2pro.paper.catalogue import WMT_PAIRS, DataMissing, available, no_data
 from sen2pro.paper.data import read_dialogue, read_wmt_segments, read_wmt_systems
 from sen2pro.paper.lab import Lab
-from sen2pro.paper.tables.pairs import (
-    COSINE,
-    OURS,
-    PLAIN,
-    PLAIN_NOTE,
-    PLAIN_ROWS,
-    READINGS,
-    Pairing,
-    all_rows,
-    verdicts,
-)
+from sen2pro.paper.tables.pairs import COSINE, OURS, PLAIN, PLAIN_ROWS, READINGS, Pairing, all_rows, summary
 from sen2pro.progress import progress
 from sen2pro.types import Array64
 
@@ -43,8 +33,7 @@ _BLANK = "."  # what is encoded for an output of nothing
 Scored = tuple[Array64, Array64]  # a metric's scores, and the human ones
 
 
-@dataclass
-class Texts:
+class Texts(NamedTuple):
     """Candidates with their references and human scores, of several systems."""
 
     systems: list[str]
@@ -215,10 +204,10 @@ def t4(lab: Lab) -> Result:
         grids += [responses.grid(title), bootstrap]
         notes += [note for note in responses.notes if note not in notes]
     ours = "; ".join(f"{level}: {task.board.verdict(OURS.title)}" for level, task in levels.items())
-    plain = [f"{level}, {verdicts(task.board, PLAIN_ROWS, ', ')}" for level, task in levels.items()]
+    plain = [f"{level}, {summary(task.board, PLAIN_ROWS, ', ')}" for level, task in levels.items()]
     return Result(
         "T4", "Dialogue evaluation", grids, "; ".join([f"{ours} ({OURS.title})", *plain]), lab.signature(),
-        [*paper.NOTES["T4"], PLAIN_NOTE, *notes], [line for task in levels.values() for line in task.all_numbers()],
+        [*paper.NOTES["T4"], *notes], [line for task in levels.values() for line in task.all_numbers()],
     )  # fmt: skip
 
 
@@ -239,8 +228,8 @@ def _translated(id_: str, title: str, task: _Task, table: Mapping[str, Mapping[s
         task.board.grid("BERT-base", about, digits=1),
     ]  # fmt: skip
     return Result(
-        id_, f"Translation evaluation at {title} level, WMT17 into English", grids, verdicts(task.board, ROWS),
-        task.lab.signature(), [*paper.NOTES[id_], PLAIN_NOTE, *task.notes], task.all_numbers(),
+        id_, f"Translation evaluation at {title} level, WMT17 into English", grids, summary(task.board, ROWS),
+        task.lab.signature(), [*paper.NOTES[id_], *task.notes], task.all_numbers(),
     )  # fmt: skip
 
 

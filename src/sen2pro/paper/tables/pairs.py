@@ -23,18 +23,13 @@ _FULL_CHUNK = 64  # pairs whose full covariances are in memory at once
 class Pairing:
     """The sentences of a list of pairs, each encoded once.
 
-    `pooling` is another one than the encoder's own; `keep_samples` keeps the samples, not only their mean and variance.
+    `pooling` is another one than the encoder's own; `keep` keeps the samples, not only their mean and variance.
     """
 
     def __init__(
-        self,
-        lab: Lab,
-        left: Sequence[str],
-        right: Sequence[str],
-        pooling: str | None = None,
-        keep_samples: bool = False,
+        self, lab: Lab, left: Sequence[str], right: Sequence[str], pooling: str | None = None, keep: bool = False
     ) -> None:
-        self.lab, self.pooling, self.keep_samples = lab, pooling, keep_samples
+        self.lab, self.pooling, self.keep = lab, pooling, keep
         index = {sentence: i for i, sentence in enumerate(dict.fromkeys([*left, *right]))}
         self.sentences = tuple(index)
         self.left, self.right = (np.array([index[s] for s in side]) for side in (left, right))
@@ -49,7 +44,7 @@ class Pairing:
         """Return the Gaussians of model and data uncertainty of the sentences."""
         if (seed, normalize) not in self._parts:
             self._parts[seed, normalize] = self.lab.parts(
-                self.sentences, seed, normalize=normalize, pooling=self.pooling, keep_samples=self.keep_samples
+                self.sentences, seed, normalize=normalize, pooling=self.pooling, keep_samples=self.keep
             )
         return self._parts[seed, normalize]
 
@@ -129,10 +124,6 @@ PLAIN_ROWS = (
     *(Row(reading.title, reading) for reading in PLAIN),
     *(Row(f"{OURS.title}, against {reading.title}", OURS, reading) for reading in PLAIN),
 )
-PLAIN_NOTE = (
-    "Plain L1 and plain L2 are distances of the plain vectors, scaled to length 1; of such vectors, L2 puts pairs in "
-    "the same order as the cosine."
-)
 
 
 def all_rows(quoted: Mapping[str, tuple[float, float]] | None = None) -> list[Row]:
@@ -140,7 +131,7 @@ def all_rows(quoted: Mapping[str, tuple[float, float]] | None = None) -> list[Ro
     return [*(Row(reading.title, reading, quoted=quoted) for reading in READINGS), *PLAIN_ROWS]
 
 
-def verdicts(board: Board, rows: Iterable[Row], between: str = "; ") -> str:
+def summary(board: Board, rows: Iterable[Row], between: str = "; ") -> str:
     """Sum up the comparisons of each row."""
     return between.join(f"{row.label}: {board.verdict(row.label)}" for row in rows)
 

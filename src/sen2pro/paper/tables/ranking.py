@@ -17,7 +17,7 @@ from sen2pro.paper import numbers as paper
 from sen2pro.paper.catalogue import available, no_data
 from sen2pro.paper.data import EvalRank, read_analogy, read_evalrank
 from sen2pro.paper.lab import PRESETS, Lab
-from sen2pro.paper.tables.pairs import COSINE, Reading, all_rows, certain, verdicts
+from sen2pro.paper.tables.pairs import COSINE, Reading, all_rows, certain, summary
 
 
 def t3(lab: Lab) -> Result:
@@ -36,15 +36,9 @@ def t3(lab: Lab) -> Result:
             points = partial(Points, ours, baseline, len(task.pairs))
             board.add([name, row.label], points, row.quoted[name] if row.quoted else None)
     title = f"{lab.title}, x 100, {len(task.pairs)} queries among {len(task.background)} sentences"
-    notes = [
-        *paper.NOTES["T3"],
-        "All vectors are centred on the background. On the unit sphere, Gaussians are centred and scaled like the "
-        "samples would be; Eq. 6 of raw vectors does not change when they are centred.",
-        "Plain L1 and plain L2 are distances of the same plain vectors as the cosine: centred, and scaled to length 1.",
-    ]
     return Result(
         "T3", "EvalRank, Sen2Vec (cosine) against Sen2Pro", [board.grid(PRESETS[preset].title, title)],
-        verdicts(board, rows), lab.signature(), notes, board.numbers(),
+        summary(board, rows), lab.signature(), list(paper.NOTES["T3"]), board.numbers(),
     )  # fmt: skip
 
 
@@ -75,7 +69,7 @@ def t9(lab: Lab) -> Result:
     sets, missing = available(read_analogy, titles)
     for name, quadruples in sets.items():
         chosen = spread(len(quadruples), lab.limit) if lab.limit else range(len(quadruples))
-        texts = [(q.a, q.b, q.c, q.d) for q in (quadruples[i] for i in chosen)]
+        texts = [quadruples[i][1:] for i in chosen]
         index = {text: i for i, text in enumerate(dict.fromkeys(text for four in texts for text in four))}
         sentences, where = list(index), np.array([[index[text] for text in four] for four in texts])
         means = [lab.join(lab.parts(sentences, seed)).mean for seed in range(lab.seeds)]

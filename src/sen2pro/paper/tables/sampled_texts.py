@@ -79,15 +79,14 @@ def sampled_sets(lab: Lab) -> dict[str, list[Draw]]:
 def _draws(lab: Lab, name: str) -> Iterator[Draw]:
     train, test = read_classification(name, "train"), read_classification(name, "test")
 
-    def side(data: Labelled, rows: Labels) -> Side:
-        texts = [data.texts[i] for i in rows]
+    def side(data: Labelled) -> Side:
         with truncating():
-            samples = lab.samples_of(texts, normalize=lab.encoder().normalize)
-            return Side(samples, lab.own_vectors(texts), data.labels[rows])
+            samples = lab.samples_of(data.texts, normalize=lab.encoder().normalize)
+            return Side(samples, lab.own_vectors(data.texts), data.labels)
 
-    tested = side(test, np.array(spread(len(test.texts), size(lab).tests)))
+    tested = side(test.take(spread(len(test.texts), size(lab).tests)))
     for seed in range(size(lab).draws):
-        yield side(train, few(train.labels, train.names, size(lab).shots, seed)), tested
+        yield side(train.take(few(train.labels, train.names, size(lab).shots, seed))), tested
 
 
 def _fitted(gaussian: Gaussian, labels: Labels, seed: int) -> Sen2ProClassifier:

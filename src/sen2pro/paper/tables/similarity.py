@@ -16,7 +16,7 @@ from sen2pro.paper import numbers as paper
 from sen2pro.paper.catalogue import available, no_data
 from sen2pro.paper.data import read_sts
 from sen2pro.paper.lab import KINDS, PRESETS, Lab
-from sen2pro.paper.tables.pairs import CORRECTED, OURS, PLAIN_NOTE, PLAIN_ROWS, SPHERE, Pairing, Row, all_rows
+from sen2pro.paper.tables.pairs import CORRECTED, OURS, PLAIN_ROWS, SPHERE, Pairing, Row, all_rows
 
 
 class Sets:
@@ -110,7 +110,7 @@ def _result(id_: str, title: str, sets: Sets, boards: dict[str, Board], row: str
     about = f"{sets.lab.title}, Spearman x 100, aggregation"
     return Result(
         id_, title, [board.grid(row, f"{about} `{name}`") for name, board in boards.items()], verdict,
-        sets.lab.signature(), [*paper.NOTES[id_], PLAIN_NOTE, *sets.notes],
+        sets.lab.signature(), [*paper.NOTES[id_], *sets.notes],
         [line for name, board in boards.items() for line in board.numbers(aggregation=name)],
     )  # fmt: skip
 
