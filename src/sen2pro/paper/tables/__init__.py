@@ -12,11 +12,11 @@ from importlib.util import find_spec
 from sen2pro.errors import Sen2ProError, one_of
 from sen2pro.metrics.report import Result
 from sen2pro.paper.lab import Lab
-from sen2pro.paper.tables import classification, figures, generation, ranking, similarity, theorems
+from sen2pro.paper.tables import classification, figures, generation, similarity, theorems
 
 TABLES: dict[str, Callable[[Lab], Result]] = {
-    "T1": classification.t1, "T2": similarity.t2, "T3": ranking.t3, "T4": generation.t4, "T5": generation.t5,
-    "T6": similarity.t6, "T7": classification.t7, "T8": figures.t8, "T9": ranking.t9, "T10": similarity.t10,
+    "T1": classification.t1, "T2": similarity.t2, "T3": similarity.t3, "T4": generation.t4, "T5": generation.t5,
+    "T6": similarity.t6, "T7": classification.t7, "T8": figures.t8, "T9": similarity.t9, "T10": similarity.t10,
     "T11": generation.t11, "F1": figures.f1, "F2": figures.f2, "F3": figures.f3, "F4": figures.f4,
     "Th1": theorems.th1, "Th2": theorems.th2,
 }  # fmt: skip

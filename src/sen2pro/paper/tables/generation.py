@@ -19,7 +19,7 @@ from sen2pro.paper import numbers as paper
 from sen2pro.paper.catalogue import WMT_PAIRS, DataMissing, available, no_data
 from sen2pro.paper.data import read_dialogue, read_wmt_segments, read_wmt_systems
 from sen2pro.paper.lab import Lab
-from sen2pro.paper.tables.pairs import COSINE, OURS, PLAIN, PLAIN_ROWS, READINGS, Pairing, all_rows, summary
+from sen2pro.paper.tables.pairs import COSINE, OURS, PLAIN, PLAIN_ROWS, READINGS, Pairing, Row, all_rows
 from sen2pro.progress import progress
 from sen2pro.types import Array64
 
@@ -153,6 +153,10 @@ class _Task:
         assert texts.single is not None
         return np.asarray(scores, np.float64), texts.single
 
+    def verdicts(self, rows: Sequence[Row], between: str = "; ") -> str:
+        """Sum up the comparisons of each row."""
+        return between.join(f"{row.label}: {self.board.verdict(row.label)}" for row in rows)
+
     def grid(self, title: str) -> Grid:
         """Return the table, ours with the paper's in brackets."""
         return Grid(["metric", *self.header], [[label, *row] for label, row in self.cells.items()], title)
@@ -204,7 +208,7 @@ def t4(lab: Lab) -> Result:
         grids += [responses.grid(title), bootstrap]
         notes += [note for note in responses.notes if note not in notes]
     ours = "; ".join(f"{level}: {task.board.verdict(OURS.title)}" for level, task in levels.items())
-    plain = [f"{level}, {summary(task.board, PLAIN_ROWS, ', ')}" for level, task in levels.items()]
+    plain = [f"{level}, {task.verdicts(PLAIN_ROWS, ', ')}" for level, task in levels.items()]
     return Result(
         "T4", "Dialogue evaluation", grids, "; ".join([f"{ours} ({OURS.title})", *plain]), lab.signature(),
         [*paper.NOTES["T4"], *notes], [line for task in levels.values() for line in task.all_numbers()],
@@ -228,7 +232,7 @@ def _translated(id_: str, title: str, task: _Task, table: Mapping[str, Mapping[s
         task.board.grid("BERT-base", about, digits=1),
     ]  # fmt: skip
     return Result(
-        id_, f"Translation evaluation at {title} level, WMT17 into English", grids, summary(task.board, ROWS),
+        id_, f"Translation evaluation at {title} level, WMT17 into English", grids, task.verdicts(ROWS),
         task.lab.signature(), [*paper.NOTES[id_], *task.notes], task.all_numbers(),
     )  # fmt: skip
 

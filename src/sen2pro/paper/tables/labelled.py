@@ -77,7 +77,7 @@ class Task:
         self.lab, self.name, self.model = lab, name, lab.encoder()
         self.train, validation = _train_and_validation(name)
         self.validation, self.test = (
-            self._encoded(part.take(spread(len(part.texts), lab.limit)) if lab.limit else part)
+            self._encoded(part.take(spread(len(part.texts), lab.limit or len(part.texts))))
             for part in (validation, read_classification(name, "test"))
         )
         self.cut = sum(cut(self.model, part.texts) for part in (self.validation, self.test))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -12,7 +12,6 @@ import numpy as np
 from sen2pro.distances import distance, distance_pairwise
 from sen2pro.estimation.moments import combine, estimate
 from sen2pro.gaussian import Gaussian
-from sen2pro.metrics.comparisons import Board
 from sen2pro.paper.lab import Lab
 from sen2pro.progress import Show, progress
 from sen2pro.types import Array, Array64
@@ -129,11 +128,6 @@ PLAIN_ROWS = (
 def all_rows(quoted: Mapping[str, tuple[float, float]] | None = None) -> list[Row]:
     """Return the rows of a table of similarities, with what the paper says of Sen2Pro beside each reading of it."""
     return [*(Row(reading.title, reading, quoted=quoted) for reading in READINGS), *PLAIN_ROWS]
-
-
-def summary(board: Board, rows: Iterable[Row], between: str = "; ") -> str:
-    """Sum up the comparisons of each row."""
-    return between.join(f"{row.label}: {board.verdict(row.label)}" for row in rows)
 
 
 def full_scores(pairs: Pairing, samples: Mapping[str, Array], *, own_weight: bool = False) -> Array64:

@@ -1,4 +1,4 @@
-"""Tables 2, 6 and 10: sentence similarity. All of them, and a part of table 8, are rows of one comparison."""
+"""Tables 2, 6 and 10: similarity of sentences; table 3: the right one among many; table 9: analogies."""
 
 from __future__ import annotations
 
@@ -8,15 +8,17 @@ from functools import partial
 
 import numpy as np
 
-from sen2pro.metrics import sts
-from sen2pro.metrics.comparisons import Board, Points, average
+from sen2pro.gaussian import Gaussian
+from sen2pro.metrics import retrieval, sts
+from sen2pro.metrics.base import to_unit
+from sen2pro.metrics.comparisons import Board, Points, average, count_verdicts
 from sen2pro.metrics.report import Result
-from sen2pro.metrics.statistics import Undefined
+from sen2pro.metrics.statistics import Statistic, Undefined, mean_statistic
 from sen2pro.paper import numbers as paper
 from sen2pro.paper.catalogue import available, no_data
-from sen2pro.paper.data import read_sts
+from sen2pro.paper.data import EvalRank, read_analogy, read_evalrank, read_sts
 from sen2pro.paper.lab import KINDS, PRESETS, Lab
-from sen2pro.paper.tables.pairs import CORRECTED, OURS, PLAIN_ROWS, SPHERE, Pairing, Row, all_rows
+from sen2pro.paper.tables.pairs import CORRECTED, COSINE, PLAIN_ROWS, SPHERE, Pairing, Reading, Row, all_rows, certain
 
 
 class Sets:
@@ -95,7 +97,7 @@ def t6(lab: Lab) -> Result:
     ]
     sets = Sets(lab, paper.SETS)
     boards = sets.boards("uncertainty", [*rows, *PLAIN_ROWS])
-    labels = [{kind: f"{kind}, {OURS.title}" for kind in KINDS}, {row.label: row.label for row in PLAIN_ROWS}]
+    labels = [{kind: f"{kind}, {SPHERE.title}" for kind in KINDS}, {row.label: row.label for row in PLAIN_ROWS}]
     verdicts = [
         f"{kind} (`{name}`): {board.verdict(label)}"
         for part in labels
@@ -103,7 +105,7 @@ def t6(lab: Lab) -> Result:
         for kind, label in part.items()
     ]
     title = "Ablation of the two uncertainties on STS"
-    return _result("T6", title, sets, boards, "BERT-base", f"{OURS.title}: " + "; ".join(verdicts))
+    return _result("T6", title, sets, boards, "BERT-base", f"{SPHERE.title}: " + "; ".join(verdicts))
 
 
 def _result(id_: str, title: str, sets: Sets, boards: dict[str, Board], row: str, verdict: str) -> Result:
@@ -128,4 +130,73 @@ def t10(lab: Lab) -> Result:
         [board.grid("BERT-base", title), direct.grid("BERT-base", "The two against each other")],
         f"individual against unified estimation: {direct.verdict()}", lab.signature(),
         [*paper.NOTES["T10"], *sets.notes], [*board.numbers(), *direct.numbers()],
+    )  # fmt: skip
+
+
+def t3(lab: Lab) -> Result:
+    """Table 3: EvalRank."""
+    task = read_evalrank()
+    if lab.limit:
+        task = task.head(lab.limit)
+    preset, quoted = paper.reference(paper.T3, lab.row)
+    rows, runs = all_rows(quoted), {}
+    for reading in dict.fromkeys(reading for row in rows for reading in (row.ours, row.baseline)):
+        runs[reading] = _runs(lab, task, reading)
+    board = Board(["measure", "similarity"])
+    for name in retrieval.MEASURES:
+        for row in rows:
+            ours, baseline = ([run[name] for run in runs[reading]] for reading in (row.ours, row.baseline))
+            points = partial(Points, ours, baseline, len(task.pairs))
+            board.add([name, row.label], points, row.quoted[name] if row.quoted else None)
+    title = f"{lab.title}, x 100, {len(task.pairs)} queries among {len(task.background)} sentences"
+    return Result(
+        "T3", "EvalRank, Sen2Vec (cosine) against Sen2Pro", [board.grid(PRESETS[preset].title, title)],
+        "; ".join(f"{row.label}: {board.verdict(row.label)}" for row in rows), lab.signature(),
+        list(paper.NOTES["T3"]), board.numbers(),
+    )  # fmt: skip
+
+
+def _runs(lab: Lab, task: EvalRank, reading: Reading) -> list[dict[str, Statistic]]:
+    """Return the measures of a similarity, once for each seed if it depends on that."""
+    index = {sentence: i for i, sentence in enumerate(task.background)}
+    where = np.array([(index[a], index[b]) for a, b in task.pairs])
+    if reading == COSINE:
+        vectors = retrieval.centred(lab.own_vectors(task.background))
+        return [retrieval.measures(retrieval.ranks(where, lambda rows: vectors[rows] @ vectors.T))]
+
+    def measured(gaussian: Gaussian) -> dict[str, Statistic]:
+        bare = Gaussian(gaussian.mean, gaussian.variance)
+        scores = retrieval.ranks(where, lambda rows: reading.all_pairs(bare[rows], bare), lab.store.show)
+        return retrieval.measures(scores)
+
+    if reading.plain:
+        return [measured(certain(retrieval.centred(lab.own_vectors(task.background))))]
+    parts = (lab.parts(task.background, seed, normalize=reading.normalize) for seed in range(lab.seeds))
+    return [measured(retrieval.centred_gaussian(g) if reading.normalize else g) for g in map(lab.join, parts)]
+
+
+def t9(lab: Lab) -> Result:
+    """Table 9: analogies, by x of the means scaled to length 1 (the paper's) or not, and by how often D is found."""
+    board, titles = Board(["set", "measure"]), {"sick": "SICK quadruples", "sats": "SATS"}
+    preset, quoted = paper.reference(paper.T9, lab.row)
+    sets, missing = available(read_analogy, titles)
+    for name, quadruples in sets.items():
+        texts = [quadruples[i][1:] for i in sts.spread(len(quadruples), lab.limit or len(quadruples))]
+        index = {text: i for i, text in enumerate(dict.fromkeys(text for four in texts for text in four))}
+        sentences, where = list(index), np.array([[index[text] for text in four] for four in texts])
+        means = [lab.join(lab.parts(sentences, seed)).mean for seed in range(lab.seeds)]
+        plain, scaled = [lab.vectors(sentences)], [to_unit(mean) for mean in means]
+        for label, measure, vectors, said in (
+            ("x, means of length 1", retrieval.differences, scaled, quoted),
+            ("x, means as they are", retrieval.differences, means, None),
+            ("D found, 3CosAdd", retrieval.completed, scaled, None),
+        ):
+            ours, baseline = ([mean_statistic(measure(v, where)) for v in runs] for runs in (vectors, plain))
+            points = partial(Points, ours, baseline, len(where))
+            board.add([titles[name], label], points, said, smaller_is_better=label.startswith("x"))
+    on_x, on_d = ([line for line in board.lines if line.labels[1].startswith(first)] for first in "xD")
+    notes = [*paper.NOTES["T9"], *no_data(titles[name] for name in missing)]
+    return Result(
+        "T9", "Analogies, Sen2Vec against Sen2Pro", [board.grid(PRESETS[preset].title, f"{lab.title}, x 100")],
+        f"x: {count_verdicts(on_x)}; D found: {count_verdicts(on_d)}", lab.signature(), notes, board.numbers(),
     )  # fmt: skip
