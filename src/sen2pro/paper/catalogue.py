@@ -31,13 +31,13 @@ COMPRESSIONS = (".gz", ".xz", "")
 
 # Set -> repository and split on the Hugging Face hub, for those that are there in full. MTEB's SICK-R is train, trial
 # and test in one, with nothing to tell them apart, so no SICK set can be had from it.
-_TEXTS_ON_HUB = {"ag_news": "fancyzhx/ag_news", "dbpedia14": "fancyzhx/dbpedia_14", "imdb": "stanfordnlp/imdb"}
+_TEXTS = {"ag_news": "fancyzhx/ag_news", "dbpedia14": "fancyzhx/dbpedia_14", "imdb": "stanfordnlp/imdb"}
 HUB = {
     **{name: (f"mteb/{name}-sts", "test") for name in _YEARS},
     **{f"stsb_{split}": ("mteb/stsbenchmark-sts", split) for split in ("train", "test")},
     "stsb_dev": ("mteb/stsbenchmark-sts", "validation"),
-    **{f"{name}_{split}": (hub, split) for name, hub in _TEXTS_ON_HUB.items() for split in ("train", "test")},
-    **{f"imdb_{split}_full": (_TEXTS_ON_HUB["imdb"], split) for split in ("train", "test")},
+    **{f"{name}_{split}": (hub, split) for name, hub in _TEXTS.items() for split in ("train", "test")},
+    **{f"imdb_{split}_full": (_TEXTS["imdb"], split) for split in ("train", "test")},
 }
 
 
@@ -65,7 +65,7 @@ _COLUMNS = "write it as tab separated columns relation, a, b"
 _SATS = "SATS (github.com/rali-udem/sats-sentence-analogy, data/sats)", _COLUMNS
 _SICK_ANALOGY = "SICK (pairs chosen by rule: negation, there is no, passive)", f"{_COLUMNS}, c, d"
 _LABELLED = "write it as JSON lines with label (from 0), text and, where there is one, title"
-_TEXTS = {
+_TEXT_SOURCES = {
     "ag_news": "AG News (Zhang et al. 2015; fancyzhx/ag_news on the Hugging Face hub)",
     "dbpedia14": "DBpedia-14 (Zhang et al. 2015; fancyzhx/dbpedia_14 on the Hugging Face hub)",
     "imdb": "IMDB (Maas et al. 2011; stanfordnlp/imdb on the Hugging Face hub)",
@@ -91,7 +91,7 @@ def _sets() -> Iterator[Set]:
     yield Set("wmt17 segments", "T11", ("wmt17/da_seg.jsonl",), *_WMT)
     yield Set("sick analogy", "T9", ("analogy/sick_quadruples.tsv",), *_SICK_ANALOGY)
     yield Set("sats analogy", "T9", ("analogy/sats_pairs.tsv",), *_SATS)
-    for name, source in _TEXTS.items():
+    for name, source in _TEXT_SOURCES.items():
         for part in (f"{name}_{split}" for split in splits(name)):
             yield Set(part, "T1,T7", (f"textcls/{part}.jsonl",), source, _LABELLED)
 
@@ -144,7 +144,7 @@ def missing(file: str, what: str = "") -> DataMissing:
 
 
 def available(read: Callable[[str], T], names: Iterable[str]) -> tuple[dict[str, T], list[str]]:
-    """Read the sets that are there; return them by name, and the names of the others. One must be there."""
+    """Read the sets that are there; return them by name, and the names of the others. Raise if there is none."""
     sets, errors = {}, {}
     for name in names:
         try:

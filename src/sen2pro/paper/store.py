@@ -35,9 +35,9 @@ Draw = Callable[[list[str]], Array]  # sentences (n,) -> rows of each (n, rows, 
 
 
 class Store:
-    """Encodes each sentence once for all; the files are in `folder`, and `show` is as for `Sen2Pro.encode`.
+    """Encodes each sentence once, and keeps the result in a folder.
 
-    The folder is by default $SEN2PRO_CACHE, or sen2pro in the user's cache folder.
+    The folder is by default $SEN2PRO_CACHE, or sen2pro in the user's cache folder; `show` is as for `Sen2Pro.encode`.
     """
 
     def __init__(self, folder: str | Path | None = None, show: Show = None) -> None:

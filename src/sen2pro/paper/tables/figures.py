@@ -81,10 +81,8 @@ def f1(lab: Lab) -> Result:
 def f2(lab: Lab) -> Result:
     """Figure 2: fluctuation rate against improvement."""
     numbers: list[dict[str, Any]] = []
-    notes: list[str] = []
     for pooling in POOLINGS:
         sets = Sets(lab, paper.SETS[:5], pooling)
-        notes = sets.notes
         for name in sets.defined():
             pairs, gold = sets.pairs[name], sets.gold[name]
             raw, unit = (
@@ -113,8 +111,8 @@ def f2(lab: Lab) -> Result:
     )  # fmt: skip
     axes = "fluctuation rate Q on the unit sphere, × 10⁴", "improvement in Spearman × 100"
     return Result(
-        "F2", "Fluctuation rate against improvement", [grid], verdict, lab.signature(pooling=",".join(POOLINGS)), notes,
-        numbers, {"scatter": draw(Panel(points, *axes, level=("", 0), lines=False))},
+        "F2", "Fluctuation rate against improvement", [grid], verdict, lab.signature(pooling=",".join(POOLINGS)),
+        sets.notes, numbers, {"scatter": draw(Panel(points, *axes, level=("", 0), lines=False))},
     )  # fmt: skip
 
 
