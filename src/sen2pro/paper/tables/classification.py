@@ -140,7 +140,6 @@ class _Comparisons:
         runs |= {name + labelled.ALONE: run for name, run in alone.items()}
 
     def grids(self) -> list[Grid]:
-        """Return the tables."""
         titles = {
             f"The encoder trained too: accuracy × 100, {SETFIT} {ARROW} {TUNED}": self.tuned,
             f"Without a validation set: accuracy × 100, baseline {ARROW} ours": self.alone,
@@ -156,7 +155,6 @@ class _Comparisons:
         ]  # fmt: skip
 
     def all_numbers(self) -> list[dict[str, Any]]:
-        """Return all of it for the JSON file."""
         return [
             *self.accuracies.numbers(), *self.numbers, *self.losses.numbers(measure="log-loss"),
             *self.tuned.numbers(measure=TUNED), *self.alone.numbers(measure=labelled.ALONE.strip(", ")),

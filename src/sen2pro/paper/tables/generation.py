@@ -154,7 +154,6 @@ class _Task:
         return np.asarray(scores, np.float64), texts.single
 
     def verdicts(self, rows: Sequence[Row], between: str = "; ") -> str:
-        """Sum up the comparisons of each row."""
         return between.join(f"{row.label}: {self.board.verdict(row.label)}" for row in rows)
 
     def grid(self, title: str) -> Grid:
@@ -162,7 +161,6 @@ class _Task:
         return Grid(["metric", *self.header], [[label, *row] for label, row in self.cells.items()], title)
 
     def all_numbers(self) -> list[dict[str, Any]]:
-        """Return all of it for the JSON file."""
         return [*self.numbers, *self.board.numbers()]
 
 
