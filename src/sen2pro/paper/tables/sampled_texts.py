@@ -148,7 +148,7 @@ def curves(lab: Lab, counts: Counts) -> tuple[Curves, float, list[str]]:
     for seed, draw in ((seed, draw) for draws in sets.values() for seed, draw in enumerate(draws)):
         choice, (train, test) = chosen(lab, draw, seed), draw
         for (point, some), (_, tested) in zip(*(thinned(side.samples, counts) for side in draw), strict=True):
-            fewer = train._replace(samples=some), test._replace(samples=tested)
+            fewer = Side(some, train.vectors, train.labels), Side(tested, test.vectors, test.labels)
             scores[point].append(100 * float(right(lab, fewer, choice).mean()))
         head = _fitted(certain(train.vectors), train.labels, seed)
         plain.append(100 * head.score(certain(test.vectors), test.labels))

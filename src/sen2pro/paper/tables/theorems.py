@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import asdict, dataclass
 
 import numpy as np
 
@@ -20,7 +20,8 @@ COUNTS = (3, 5, 15, 50)
 _SIGNATURE = "simulation|trials:{}|seed:0"
 
 
-class Rates(NamedTuple):
+@dataclass(frozen=True)
+class Rates:
     """How the error max |B(estimate) - B(truth)| of the diagonal estimator goes (Theorem 1)."""
 
     by_n: dict[int, float]  # the median error for each number of samples
@@ -102,7 +103,7 @@ def th1(lab: Lab) -> Result:
         f"Median over {trials} trials of the largest error of a variance. At finite n and k the maximum of k such "
         "errors grows a little faster than (log k)^0.5, the rate of its limit; it stays far below log k.",
     ]
-    numbers = [{name.replace("_", " "): value for name, value in rates._asdict().items()}]
+    numbers = [{name.replace("_", " "): value for name, value in asdict(rates).items()}]
     series = {
         f"by n: n^{rates.exponent_n:.2f}": list(rates.by_n.items()),
         f"by k: (log k)^{rates.exponent_k:.2f}": list(rates.by_k.items()),
