@@ -1,25 +1,25 @@
-"""Which evaluation sets there are, which tables of the paper they serve, where they come from and where they are."""
+"""The evaluation sets: which tables of the paper they serve, where they come from, and where they are on this disk."""
 
 from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
-from pathlib import Path
-from typing import Any
+from pathlib import Path, PurePath
+from typing import Any, TypeVar
 
 from sen2pro.errors import Sen2ProError
 from sen2pro.files.text import open_binary
 
-STS_SETS = (
-    "sts12", "sts13", "sts14", "sts15", "sts16", "stsb_dev", "stsb_test", "sick_trial", "sick_train", "sick_test",
-    "stsb_train",
-)  # fmt: skip
+T = TypeVar("T")
+
+_YEARS = tuple(f"sts{year}" for year in range(12, 17))
+STS_SETS = (*_YEARS, "stsb_dev", "stsb_test", "sick_trial", "sick_train", "sick_test", "stsb_train")
 DIALOGUE_SETS = (
     "paper_daily_h", "paper_convai2", "paper_empathetic", "grade_convai2", "grade_dailydialog",
     "grade_empatheticdialogues", "extra_daily_z", "extra_persona_m", "extra_persona_z",
@@ -27,20 +27,17 @@ DIALOGUE_SETS = (
 WMT_PAIRS = ("cs-en", "de-en", "fi-en", "lv-en", "ru-en", "tr-en", "zh-en")
 CLASSIFICATION_SETS = ("ag_news", "dbpedia14", "imdb", "yahoo")
 WHOLE_SETS = ("imdb",)  # those that come in full beside what a few shots are drawn from
-SPLITS = ("train", "val", "test", "train_full", "test_full")
 COMPRESSIONS = (".gz", ".xz", "")
 
 # Set -> repository and split on the Hugging Face hub, for those that are there in full. MTEB's SICK-R is train, trial
 # and test in one, with nothing to tell them apart, so no SICK set can be had from it.
+_TEXTS = {"ag_news": "fancyzhx/ag_news", "dbpedia14": "fancyzhx/dbpedia_14", "imdb": "stanfordnlp/imdb"}
 HUB = {
-    **{f"sts{year}": (f"mteb/sts{year}-sts", "test") for year in range(12, 17)},
-    "stsb_train": ("mteb/stsbenchmark-sts", "train"),
+    **{name: (f"mteb/{name}-sts", "test") for name in _YEARS},
+    **{f"stsb_{split}": ("mteb/stsbenchmark-sts", split) for split in ("train", "test")},
     "stsb_dev": ("mteb/stsbenchmark-sts", "validation"),
-    "stsb_test": ("mteb/stsbenchmark-sts", "test"),
-    **{f"ag_news_{split}": ("fancyzhx/ag_news", split) for split in ("train", "test")},
-    **{f"dbpedia14_{split}": ("fancyzhx/dbpedia_14", split) for split in ("train", "test")},
-    **{f"imdb_{split}": ("stanfordnlp/imdb", split) for split in ("train", "test")},
-    **{f"imdb_{split}_full": ("stanfordnlp/imdb", split) for split in ("train", "test")},
+    **{f"{name}_{split}": (hub, split) for name, hub in _TEXTS.items() for split in ("train", "test")},
+    **{f"imdb_{split}_full": (_TEXTS["imdb"], split) for split in ("train", "test")},
 }
 
 
@@ -55,22 +52,20 @@ class Set:
     way: str
 
 
-def _published(source: str, kind: str) -> tuple[str, str]:
-    return source, f"get it there and convert it: python results/import_data.py {kind} SOURCE --to FOLDER"
-
-
-_SENTEVAL = _published("SentEval (github.com/facebookresearch/SentEval, its data/downstream folder)", "senteval")
-_EVALRANK = _published("EvalRank (github.com/BinWang28/EvalRank-Embedding-Evaluation)", "evalrank")
-_GRADE = _published("GRADE (github.com/li3cmz/GRADE)", "grade")
-_WMT = _published("WMT17 metrics task (github.com/AIPHES/ACL20-Reference-Free-MT-Evaluation, WMT17)", "wmt17")
+_IMPORT = "get it there and convert it: python results/import_data.py {} SOURCE --to FOLDER"
+_SENTEVAL = "SentEval (github.com/facebookresearch/SentEval, its data/downstream folder)", _IMPORT.format("senteval")
+_EVALRANK = "EvalRank (github.com/BinWang28/EvalRank-Embedding-Evaluation)", _IMPORT.format("evalrank")
+_GRADE = "GRADE (github.com/li3cmz/GRADE)", _IMPORT.format("grade")
+_WMT = "WMT17 metrics task (github.com/AIPHES/ACL20-Reference-Free-MT-Evaluation, WMT17)", _IMPORT.format("wmt17")
 _FRECHET = (
     "Frechet BERT distance (github.com/yhlleo/frechet-bert-distance, datasets)",
     "write it as JSON lines with item, system, reference, response, human and, where it differs from system, origin",
 )
 _COLUMNS = "write it as tab separated columns relation, a, b"
-_SATS = ("SATS (github.com/rali-udem/sats-sentence-analogy, data/sats)", _COLUMNS)
-_SICK_ANALOGY = ("SICK (pairs chosen by rule: negation, there is no, passive)", f"{_COLUMNS}, c, d")
-_TEXTS = {
+_SATS = "SATS (github.com/rali-udem/sats-sentence-analogy, data/sats)", _COLUMNS
+_SICK_ANALOGY = "SICK (pairs chosen by rule: negation, there is no, passive)", f"{_COLUMNS}, c, d"
+_LABELLED = "write it as JSON lines with label (from 0), text and, where there is one, title"
+_TEXT_SOURCES = {
     "ag_news": "AG News (Zhang et al. 2015; fancyzhx/ag_news on the Hugging Face hub)",
     "dbpedia14": "DBpedia-14 (Zhang et al. 2015; fancyzhx/dbpedia_14 on the Hugging Face hub)",
     "imdb": "IMDB (Maas et al. 2011; stanfordnlp/imdb on the Hugging Face hub)",
@@ -80,36 +75,32 @@ _TEXTS = {
 
 def splits(name: str) -> tuple[str, ...]:
     """Return the parts of a classification set."""
-    return SPLITS if name in WHOLE_SETS else SPLITS[:3]
+    return ("train", "val", "test", *(("train_full", "test_full") if name in WHOLE_SETS else ()))
 
 
-def _sets() -> tuple[Set, ...]:
-    yearly, both = "T2,T6,T8,T10,F1-F3", {"stsb_test": "T6,T8,T10,F4", "sick_test": "T6,T8,T10"}
-    sets = [
-        Set(name, yearly if name[3:].isdigit() else both.get(name, "-"), (f"sts/{name}.tsv",), *_SENTEVAL)
-        for name in STS_SETS
-    ]
-    sets.append(Set("evalrank", "T3", ("evalrank/pos_pair.tsv", "evalrank/background_sent.tsv"), *_EVALRANK))
+def _sets() -> Iterator[Set]:
+    served = {**dict.fromkeys(_YEARS, "T2,T6,T8,T10,F1-F3"), "stsb_test": "T6,T8,T10,F4", "sick_test": "T6,T8,T10"}
+    for name in STS_SETS:
+        yield Set(name, served.get(name, "-"), (f"sts/{name}.tsv",), *_SENTEVAL)
+    yield Set("evalrank", "T3", ("evalrank/pos_pair.tsv", "evalrank/background_sent.tsv"), *_EVALRANK)
     for name in DIALOGUE_SETS:
         tables = {"paper": "T4", "grade": "response level"}.get(name.split("_")[0], "-")
-        origin = _GRADE if name.startswith("grade") else _FRECHET
-        sets.append(Set(name, tables, (f"dialogue/{name}.jsonl",), *origin))
-    sets += [Set(f"wmt17 {pair}", "T5", (f"wmt17/{pair}.tsv", "wmt17/da_sys.tsv"), *_WMT) for pair in WMT_PAIRS]
-    sets.append(Set("wmt17 segments", "T11", ("wmt17/da_seg.jsonl",), *_WMT))
-    sets.append(Set("sick analogy", "T9", ("analogy/sick_quadruples.tsv",), *_SICK_ANALOGY))
-    sets.append(Set("sats analogy", "T9", ("analogy/sats_pairs.tsv",), *_SATS))
-    way = "write it as JSON lines with label (from 0), text and, where there is one, title"
-    for name, source in _TEXTS.items():
-        files = {f"{name}_{split}": (f"textcls/{name}_{split}.jsonl",) for split in splits(name)}
-        sets += [Set(part, "T1,T7", file, source, way) for part, file in files.items()]
-    return tuple(sets)
+        yield Set(name, tables, (f"dialogue/{name}.jsonl",), *(_GRADE if name.startswith("grade") else _FRECHET))
+    for pair in WMT_PAIRS:
+        yield Set(f"wmt17 {pair}", "T5", (f"wmt17/{pair}.tsv", "wmt17/da_sys.tsv"), *_WMT)
+    yield Set("wmt17 segments", "T11", ("wmt17/da_seg.jsonl",), *_WMT)
+    yield Set("sick analogy", "T9", ("analogy/sick_quadruples.tsv",), *_SICK_ANALOGY)
+    yield Set("sats analogy", "T9", ("analogy/sats_pairs.tsv",), *_SATS)
+    for name, source in _TEXT_SOURCES.items():
+        for part in (f"{name}_{split}" for split in splits(name)):
+            yield Set(part, "T1,T7", (f"textcls/{part}.jsonl",), source, _LABELLED)
 
 
-SETS = _sets()
+SETS = tuple(_sets())
 
 
 class DataMissing(Sen2ProError):
-    """A set that is not there; the message says which file, where it comes from, and how to get it."""
+    """A set is not there; the message says which file, where it comes from, and how to get it."""
 
 
 _CHOSEN: ContextVar[str | None] = ContextVar("the folder of evaluation data", default=None)
@@ -138,16 +129,8 @@ def folder() -> Path | None:
 def locate(file: str) -> Path | None:
     """Return where a file is, compressed or not, or None."""
     base = folder()
-    places = [] if base is None else [base / f"{file}{suffix}" for suffix in COMPRESSIONS]
+    places = [base / f"{file}{suffix}" for suffix in COMPRESSIONS] if base else []
     return next((place for place in places if place.is_file()), None)
-
-
-def need(file: str) -> Path:
-    """Return where a file is, or raise DataMissing."""
-    path = locate(file)
-    if path is None:
-        raise missing(file)
-    return path
 
 
 def missing(file: str, what: str = "") -> DataMissing:
@@ -160,17 +143,36 @@ def missing(file: str, what: str = "") -> DataMissing:
     )
 
 
-def fetch(name: str, file: str) -> Iterator[dict[str, Any]]:
-    """Yield the rows of a set from the Hugging Face hub or its cache, or soon raise DataMissing for `file`."""
+def available(read: Callable[[str], T], names: Iterable[str]) -> tuple[dict[str, T], list[str]]:
+    """Read the sets that are there; return them by name, and the names of the others. Raise if there is none."""
+    sets, errors = {}, {}
+    for name in names:
+        try:
+            sets[name] = read(name)
+        except DataMissing as error:
+            errors[name] = error
+    if not sets:
+        first = next(iter(errors.values()))
+        raise DataMissing(f"there is no data for any of {', '.join(errors)}; see `sen2pro data list`. First: {first}")
+    return sets, list(errors)
+
+
+def no_data(titles: Iterable[str]) -> list[str]:
+    """Return the note on sets that are missing, or nothing if none is."""
+    names = ", ".join(titles)
+    return [f"{names}: no data here; `sen2pro data list` says where it comes from."] if names else []
+
+
+def fetch(file: str) -> Iterator[dict[str, Any]]:
+    """Yield the rows that belong in a file from the Hugging Face hub or its cache, or soon raise DataMissing."""
+    name = PurePath(file).stem
     if name not in HUB:
         raise missing(file)
     repository, split = HUB[name]
     where = f"there is no {file} in a data folder"
     if find_spec("datasets") is None:
         raise missing(file, f"{where}, and {repository} on the hub wants datasets: pip install 'sen2pro[eval]'")
-    from huggingface_hub import constants
-
-    if not constants.HF_HUB_OFFLINE and not _reachable():
+    if on_hub(name) and not _reachable():
         raise missing(file, f"{where}, and the Hugging Face hub cannot be reached")
     import datasets
 
@@ -198,11 +200,9 @@ def _reachable() -> bool:
 
 def on_hub(name: str) -> bool:
     """Tell whether a set would be fetched from the Hugging Face hub: it is there, and we can and may ask for it."""
-    if name not in HUB or find_spec("datasets") is None:
-        return False
     from huggingface_hub import constants
 
-    return not constants.HF_HUB_OFFLINE
+    return name in HUB and find_spec("datasets") is not None and not constants.HF_HUB_OFFLINE
 
 
 @dataclass(frozen=True)
@@ -214,8 +214,8 @@ class Listed(Set):
     """
 
     found: str
-    rows: int | None
-    sha256: tuple[str, ...]
+    rows: int | None = None
+    sha256: tuple[str, ...] = ()
 
 
 def listing() -> list[Listed]:
@@ -223,15 +223,11 @@ def listing() -> list[Listed]:
     lines = []
     for entry in SETS:
         paths = [path for path in map(locate, entry.files) if path is not None]
-        if len(paths) == len(entry.files):
-            digests = tuple(hashlib.sha256(path.read_bytes()).hexdigest()[:8] for path in paths)
-            lines.append(Listed(**vars(entry), found="folder", rows=_count(paths[0]), sha256=digests))
-        else:
-            found = "hub" if on_hub(entry.name) else "-"
-            lines.append(Listed(**vars(entry), found=found, rows=None, sha256=()))
+        if len(paths) < len(entry.files):
+            lines.append(Listed(**vars(entry), found="hub" if on_hub(entry.name) else "-"))
+            continue
+        with open_binary(paths[0]) as file:
+            rows = sum(1 for _ in file) - (".tsv" in paths[0].suffixes)  # a table has a header
+        digests = tuple(hashlib.sha256(path.read_bytes()).hexdigest()[:8] for path in paths)
+        lines.append(Listed(**vars(entry), found="folder", rows=rows, sha256=digests))
     return lines
-
-
-def _count(path: Path) -> int:
-    with open_binary(path) as file:
-        return sum(1 for _ in file) - (".tsv" in path.suffixes)  # a table has a header

@@ -1,15 +1,12 @@
-"""Read the evaluation sets, and say exactly where something is wrong with a file.
-
-Tables are UTF-8 with a header and one TAB between fields, without quoting; the others hold one JSON object a line.
-"""
+"""Read the evaluation sets: tables with a header and TABs, without quoting, or files with a JSON object a line."""
 
 from __future__ import annotations
 
 import reprlib
 from collections import defaultdict
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import TypeVar
+from collections.abc import Sequence
+from pathlib import PurePath
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,8 +17,6 @@ from sen2pro.paper import catalogue
 from sen2pro.paper.catalogue import CLASSIFICATION_SETS, DIALOGUE_SETS, STS_SETS, WMT_PAIRS
 from sen2pro.paper.catalogue import DataMissing as DataMissing
 from sen2pro.paper.files import Row, objects, table
-
-T = TypeVar("T")
 
 CLASSES = {
     "ag_news": ("World", "Sports", "Business", "Sci/Tech"),
@@ -37,8 +32,7 @@ CLASSES = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True)
-class EvalRank:
+class EvalRank(NamedTuple):
     """Positive pairs (query, its match) and the background sentences, which contain those of the pairs."""
 
     pairs: tuple[tuple[str, str], ...]
@@ -53,8 +47,7 @@ class EvalRank:
         return EvalRank(pairs, tuple(sentence for sentence in self.background if sentence in wanted))
 
 
-@dataclass(frozen=True)
-class Quadruple:
+class Quadruple(NamedTuple):
     """An analogy a : b :: c : d."""
 
     relation: str
@@ -64,8 +57,7 @@ class Quadruple:
     d: str
 
 
-@dataclass(frozen=True)
-class Response:
+class Response(NamedTuple):
     """A system's answer in a dialogue, its mean human score, and the real system it came from (`origin`)."""
 
     item: int
@@ -76,8 +68,7 @@ class Response:
     origin: str
 
 
-@dataclass(frozen=True)
-class Systems:
+class Systems(NamedTuple):
     """A language pair: references, and the output and human score of every system that has both."""
 
     references: tuple[str, ...]
@@ -85,8 +76,7 @@ class Systems:
     human: dict[str, float]
 
 
-@dataclass(frozen=True)
-class Segment:
+class Segment(NamedTuple):
     """A translated segment with a human score of its own."""
 
     reference: str
@@ -94,13 +84,16 @@ class Segment:
     human: float
 
 
-@dataclass(frozen=True)
-class Labelled:
+class Labelled(NamedTuple):
     """Texts with a class number each; `names` are the classes in the order of their numbers."""
 
     texts: tuple[str, ...]
     labels: NDArray[np.int64]
     names: tuple[str, ...]
+
+    def take(self, rows: Sequence[int] | NDArray[np.int64]) -> Labelled:
+        """Return the texts at some places."""
+        return Labelled(tuple(self.texts[i] for i in rows), self.labels[rows], self.names)
 
 
 def read_sts(name: str) -> Pairs:
@@ -108,9 +101,7 @@ def read_sts(name: str) -> Pairs:
 
     SICK scores go from 1 to 5, all others from 0 to 5. Sub-tasks are known in the data folder only.
     """
-    one_of("STS set", name, STS_SETS)
-    file = f"sts/{name}.tsv"
-    rows = _some(list(_rows(name, file, "score", "sentence1", "sentence2")), file)
+    rows = _rows(f"sts/{one_of('STS set', name, STS_SETS)}.tsv", "score", "sentence1", "sentence2")
     subtasks = tuple(row.text("subtask") if "subtask" in row.fields else "" for row in rows)
     left, right = (tuple(row.text(column) for row in rows) for column in ("sentence1", "sentence2"))
     low = 1 if name.startswith("sick") else 0
@@ -119,52 +110,42 @@ def read_sts(name: str) -> Pairs:
 
 def read_evalrank() -> EvalRank:
     """Read the positive pairs and the background sentences of EvalRank."""
-    file = "evalrank/pos_pair.tsv"
-    path = catalogue.need("evalrank/background_sent.tsv")
-    background = tuple(row.text("sentence") for row in table(path, "sentence"))
+    background = tuple(row.text("sentence") for row in _rows("evalrank/background_sent.tsv", "sentence"))
     known = set(background)
-    pairs = []
-    for row in table(catalogue.need(file), "sentence1", "sentence2"):
+    rows = _rows("evalrank/pos_pair.tsv", "sentence1", "sentence2")
+    for row in rows:
         for column in ("sentence1", "sentence2"):
-            if row.text(column) not in known:
-                raise row.wrong(column, f"{reprlib.repr(row.text(column))} is not in {path.name}, where it must be too")
-        pairs.append((row.text("sentence1"), row.text("sentence2")))
-    return EvalRank(tuple(_some(pairs, file)), background)
+            if (text := row.text(column)) not in known:
+                raise row.wrong(column, f"{reprlib.repr(text)} is not in background_sent.tsv, where it must be too")
+    return EvalRank(tuple((row.text("sentence1"), row.text("sentence2")) for row in rows), background)
 
 
 def read_analogy(name: str) -> list[Quadruple]:
     """Read the analogies of `sick`, or of `sats`, where two neighbouring pairs of a relation make one, in a ring."""
     one_of("analogy set", name, ("sick", "sats"))
     if name == "sick":
-        file, columns = "analogy/sick_quadruples.tsv", ("relation", "a", "b", "c", "d")
-        rows = table(catalogue.need(file), *columns)
-        return _some([Quadruple(*(row.text(column) for column in columns)) for row in rows], file)
-    file = "analogy/sats_pairs.tsv"
+        columns = ("relation", "a", "b", "c", "d")
+        return [Quadruple(*map(row.text, columns)) for row in _rows("analogy/sick_quadruples.tsv", *columns)]
     relations: dict[str, list[tuple[str, str]]] = defaultdict(list)
-    for row in table(catalogue.need(file), "relation", "a", "b"):
+    for row in _rows("analogy/sats_pairs.tsv", "relation", "a", "b"):
         relations[row.text("relation")].append((row.text("a"), row.text("b")))
+    quadruples = []
     for relation, pairs in relations.items():
         if len(pairs) < 2:
-            raise Sen2ProError(f"{file}: the relation {relation!r} has one pair; an analogy needs two")
-    quadruples = [
-        Quadruple(relation, *pair, *after)
-        for relation, pairs in relations.items()
-        for pair, after in zip(pairs, pairs[1:] + pairs[:1], strict=True)
-    ]
-    return _some(quadruples, file)
+            raise Sen2ProError(f"analogy/sats_pairs.tsv: the relation {relation!r} has one pair; an analogy needs two")
+        following = zip(pairs, pairs[1:] + pairs[:1], strict=True)
+        quadruples += [Quadruple(relation, *pair, *after) for pair, after in following]
+    return quadruples
 
 
 def read_dialogue(name: str) -> list[Response]:
     """Read one of DIALOGUE_SETS; where there is a score for each criterion, `human` is their mean."""
-    one_of("dialogue set", name, DIALOGUE_SETS)
-    file = f"dialogue/{name}.jsonl"
     responses = []
-    for row in objects(catalogue.need(file)):
-        system = row.text("system")
+    for row in _rows(f"dialogue/{one_of('dialogue set', name, DIALOGUE_SETS)}.jsonl"):
+        system, reference, response = map(row.text, ("system", "reference", "response"))
         origin = row.text("origin") if "origin" in row.fields else system
-        texts = row.text("reference"), row.text("response")
-        responses.append(Response(row.whole("item"), system, *texts, row.number("human"), origin))
-    return _some(responses, file)
+        responses.append(Response(row.whole("item"), system, reference, response, row.number("human"), origin))
+    return responses
 
 
 def read_wmt_systems(pair: str) -> Systems:
@@ -172,16 +153,11 @@ def read_wmt_systems(pair: str) -> Systems:
 
     An output may be blank: a system that says nothing has said that.
     """
-    one_of("language pair", pair, WMT_PAIRS)
-    file, scores = f"wmt17/{pair}.tsv", "wmt17/da_sys.tsv"
-    rows = list(table(catalogue.need(file), "sid", "reference"))
-    human = {
-        row.text("system"): row.number("human")
-        for row in table(catalogue.need(scores), "lp", "system", "human")
-        if row.text("lp") == pair
-    }
-    columns = list(_some(rows, file)[0].fields)
-    outputs = {system: tuple(row.text(system, blank=True) for row in rows) for system in columns if system in human}
+    file, scores = f"wmt17/{one_of('language pair', pair, WMT_PAIRS)}.tsv", "wmt17/da_sys.tsv"
+    rows = _rows(file, "sid", "reference")
+    scored = [row for row in _rows(scores, "lp", "system", "human") if row.text("lp") == pair]
+    human = {row.text("system"): row.number("human") for row in scored}
+    outputs = {name: tuple(row.text(name, blank=True) for row in rows) for name in rows[0].fields if name in human}
     if not outputs:
         raise catalogue.missing(scores, f"no system of {file} has a human score in {scores}")
     references = tuple(row.text("reference") for row in rows)
@@ -192,25 +168,19 @@ def read_wmt_segments(pair: str) -> list[Segment]:
     """Read the segments of a language pair of WMT_PAIRS that have human scores of their own."""
     one_of("language pair", pair, WMT_PAIRS)
     file = "wmt17/da_seg.jsonl"
-    segments = [
-        Segment(row.text("reference"), row.text("hypothesis", blank=True), row.number("human"))
-        for row in objects(catalogue.need(file))
-        if row.text("lp") == pair
-    ]
-    if not segments:
+    rows = [row for row in _rows(file) if row.text("lp") == pair]
+    if not rows:
         raise catalogue.missing(file, f"there are no segments of {pair} in {file}")
-    return segments
+    return [Segment(row.text("reference"), row.text("hypothesis", blank=True), row.number("human")) for row in rows]
 
 
 def read_classification(name: str, split: str) -> Labelled:
     """Read one of CLASSIFICATION_SETS from the data folder or from the Hugging Face hub, whose train sets are whole."""
     one_of("classification set", name, CLASSIFICATION_SETS)
     one_of(f"split of {name}", split, catalogue.splits(name))
-    file = f"textcls/{name}_{split}.jsonl"
-    names = CLASSES[name]
-    read = [(_titled(row), row.whole("label", len(names) - 1)) for row in _rows(f"{name}_{split}", file)]
-    texts, labels = zip(*_some(read, file), strict=True)
-    return Labelled(texts, np.array(labels, dtype=np.int64), names)
+    names, rows = CLASSES[name], _rows(f"textcls/{name}_{split}.jsonl")
+    labels = np.array([row.whole("label", len(names) - 1) for row in rows], np.int64)
+    return Labelled(tuple(map(_titled, rows)), labels, names)
 
 
 def _titled(row: Row) -> str:
@@ -219,17 +189,14 @@ def _titled(row: Row) -> str:
     return f"{row.text('title')} {text}" if row.fields.get("title") else text
 
 
-def _rows(name: str, file: str, *columns: str) -> Iterator[Row]:
-    """Yield the rows of a set, from its file (a table if it has `columns`) or from the hub where there is none."""
+def _rows(file: str, *columns: str) -> list[Row]:
+    """Return the rows of a file (a table if it has `columns`), or of the hub where there is no such file."""
     path = catalogue.locate(file)
     if path is not None:
-        yield from table(path, *columns) if columns else objects(path)
+        rows = list(table(path, *columns) if columns else objects(path))
     else:
-        for number, fields in enumerate(catalogue.fetch(name, file), 1):
-            yield Row(f"{catalogue.HUB[name][0]} on the hub, row {number}", fields)
-
-
-def _some(found: list[T], file: str) -> list[T]:
-    if not found:
+        hub = enumerate(catalogue.fetch(file), 1)
+        rows = [Row(f"{catalogue.HUB[PurePath(file).stem][0]} on the hub, row {number}", row) for number, row in hub]
+    if not rows:
         raise Sen2ProError(f"{file} is empty")
-    return found
+    return rows

@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 import reprlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from sen2pro.errors import Sen2ProError, has_surrogates
 from sen2pro.files import documents
@@ -15,8 +14,7 @@ from sen2pro.files.text import lines as numbered_lines
 from sen2pro.files.text import open_binary
 
 
-@dataclass(frozen=True)
-class Row:
+class Row(NamedTuple):
     """The fields of a line, and the place it stands, for errors."""
 
     place: str
@@ -45,20 +43,19 @@ class Row:
 
     def number(self, column: str, low: float = -math.inf, high: float = math.inf) -> float:
         """Return a field that must be a finite number from `low` to `high`; of a list, the mean."""
-        value = self.get(column)
-        values = value if isinstance(value, list) and value else [value]
-        return sum(self._one_number(column, each, low, high) for each in values) / len(values)
-
-    def _one_number(self, column: str, value: Any, low: float, high: float) -> float:
-        try:
-            number = math.nan if isinstance(value, bool) else float(value)
-        except (TypeError, ValueError, OverflowError):
-            number = math.nan
-        if not math.isfinite(number):
-            raise self.wrong(column, f"{reprlib.repr(value)} is no number")
-        if not low <= number <= high:
-            raise self.wrong(column, f"{number:g} is not within {low:g} and {high:g}")
-        return number
+        field, total = self.get(column), 0.0
+        values = field if isinstance(field, list) and field else [field]
+        for value in values:
+            try:
+                number = math.nan if isinstance(value, bool) else float(value)
+            except (TypeError, ValueError, OverflowError):
+                number = math.nan
+            if not math.isfinite(number):
+                raise self.wrong(column, f"{reprlib.repr(value)} is no number")
+            if not low <= number <= high:
+                raise self.wrong(column, f"{number:g} is not within {low:g} and {high:g}")
+            total += number
+        return total / len(values)
 
     def whole(self, column: str, high: float = math.inf) -> int:
         """Return a field that must be a whole number from 0 to `high`."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from sen2pro.checks import SOURCES, check_samples
-from sen2pro.errors import Sen2ProError
+from sen2pro.errors import Sen2ProError, one_of
 from sen2pro.estimation.moments import combine, estimate
 from sen2pro.gaussian import Gaussian
 from sen2pro.metrics.base import to_unit
@@ -25,8 +25,7 @@ FULL: Literal["full"] = "full"
 KINDS = {"m+d": ("model", "data"), "m": ("model",), "d": ("data",)}
 
 
-@dataclass(frozen=True)
-class Preset:
+class Preset(NamedTuple):
     """An encoder of the paper: hub id (None: no public one, give a folder), pooling, and what its rows are called."""
 
     title: str
@@ -46,7 +45,6 @@ PRESETS = {
     "consert-base": Preset("C-BERT", None, "mean"),
     "consert-large": Preset("C-BERT large", None, "mean"),
 }
-REFERENCE = "bert-base"  # whose row of the paper stands beside an encoder that the paper does not have
 
 
 def resolve_preset(model: str, preset: str | None = None) -> tuple[str, Preset, str]:
@@ -57,16 +55,13 @@ def resolve_preset(model: str, preset: str | None = None) -> tuple[str, Preset, 
     >>> resolve_preset("all-MiniLM-L6-v2")[2]  # not in the paper
     'bert-base'
     """
-    if preset is not None and preset not in PRESETS:
-        raise Sen2ProError(f"unknown preset {preset!r}. It is one of: {', '.join(PRESETS)}")
     if preset is None and model not in PRESETS:
-        return model, Preset(model, model), REFERENCE
-    name = preset or model
-    found = PRESETS[name]
-    source = found.model if model in PRESETS else model
+        return model, Preset(model, model), "bert-base"
+    name = one_of("preset", preset or model, PRESETS)
+    source = PRESETS[name].model if model in PRESETS else model
     if source is None:
         raise Sen2ProError(f"{name} is not on the hub; give its folder: --preset {name} --model FOLDER")
-    return source, found, name
+    return source, PRESETS[name], name
 
 
 @dataclass
@@ -75,10 +70,8 @@ class Lab:
 
     Parameters
     ----------
-    model
-        Hub id, folder, or the name of one of the paper's encoders (`PRESETS`).
-    preset
-        One of the paper's encoders by name, where `model` is the folder of it.
+    model, preset
+        Hub id, folder, or the name of one of the paper's encoders (`PRESETS`); `preset` names the encoder of a folder.
     method, samples
         As for `Sen2Pro`.
     seeds
@@ -88,11 +81,9 @@ class Lab:
     shots
         Numbers of examples of each class, for T1 and T7; `full` is the whole training set.
     classification_method
-        The method of T1 and T7, which encode tens of thousands of texts: by default `method`, but one pass in place of
-        sampling where the model has a head.
+        The method of T1 and T7, which encode many texts: by default one pass where the model has a head.
     finetune, setfit
-        Whether T1 has the fine-tuned classifier too, and SetFit; both train the encoder, minutes to an hour for each
-        draw without a GPU.
+        Whether T1 has the fine-tuned classifier and SetFit too, which take up to an hour for each draw without a GPU.
     store, settings
         What keeps all that was encoded, and other arguments of `Sen2Pro`.
     """
@@ -149,12 +140,12 @@ class Lab:
         if key not in self.models:
             changes: dict[str, Any] = {} if self.method == "one-pass" else {"samples": self.samples}
             changes |= {"normalize": normalize, "pooling": pooling or self._preset.pooling, **self.settings}
-            found = Sen2Pro(self._source, method=self.method, seed=seed, **changes)
+            model = Sen2Pro(self._source, method=self.method, seed=seed, **changes)
             if whitened:  # of another set each time: only the last is kept
-                found.fit_whitening(list(dict.fromkeys(corpus)))
+                model.fit_whitening(list(dict.fromkeys(corpus)))
                 for other in [k for k in self.models if k[1] != fitted]:
                     del self.models[other]
-            self.models[key] = found
+            self.models[key] = model
         return self.models[key]
 
     @property
@@ -164,40 +155,36 @@ class Lab:
 
     def vectors(self, sentences: Sequence[str], pooling: str | None = None) -> Array:
         """Return the plain vectors (n, k) scaled to length 1: Sen2Vec, to be compared by its dot product."""
-        return to_unit(self._raw_vectors(sentences, pooling))
+        return to_unit(self.store.vectors(self.encoder(normalize=False, pooling=pooling, corpus=sentences), sentences))
 
     def own_vectors(self, sentences: Sequence[str]) -> Array:
         """Return the plain vectors (n, k) as the encoder gives them, of length 1 only if it is made so."""
-        found = self._raw_vectors(sentences, None)
-        return to_unit(found) if self.encoder(normalize=False, corpus=sentences).encoder.unit else found
-
-    def _raw_vectors(self, sentences: Sequence[str], pooling: str | None) -> Array:
-        return self.store.vectors(self.encoder(normalize=False, pooling=pooling, corpus=sentences), sentences)
+        model = self.encoder(normalize=False, corpus=sentences)
+        vectors = self.store.vectors(model, sentences)
+        return to_unit(vectors) if model.encoder.unit else vectors
 
     def samples_of(
         self, sentences: Sequence[str], seed: int = 0, *, normalize: bool = True, pooling: str | None = None
     ) -> dict[str, Array]:
         """Return the samples (n, N, k) of each source, on the unit sphere or as they are; they are kept."""
         if self.method != "sampling":
-            raise Sen2ProError(
-                f"this needs the samples themselves, which {self.method} does not give: --method sampling"
-            )
-        found = self.store.samples(self.encoder(seed, normalize=False, pooling=pooling, corpus=sentences), sentences)
-        return {name: to_unit(samples) for name, samples in found.items()} if normalize else found
+            raise Sen2ProError(f"this needs the samples, which {self.method} does not give: --method sampling")
+        raw = self.store.samples(self.encoder(seed, normalize=False, pooling=pooling, corpus=sentences), sentences)
+        return {source: to_unit(samples) for source, samples in raw.items()} if normalize else raw
 
     def parts(
         self, sentences: Sequence[str], seed: int = 0, *, normalize: bool = True, pooling: str | None = None,
         keep_samples: bool = False,
     ) -> dict[str, Gaussian]:  # fmt: skip
         """Return the Gaussians of model and data uncertainty; what is kept are they, or the samples."""
-        if self.method != "sampling":
-            model = self.encoder(seed, normalize=normalize, pooling=pooling, corpus=sentences)
+        sampling = self.method == "sampling"
+        model = self.encoder(seed, normalize=normalize and not sampling, pooling=pooling, corpus=sentences)
+        if not sampling:
             return self.store.parts(model, sentences)
-        raw = self.encoder(seed, normalize=False, pooling=pooling, corpus=sentences)
         if not keep_samples and not self.quick:
-            return self.store.moments(raw, sentences, unit=normalize)
+            return self.store.moments(model, sentences, unit=normalize)
         samples = self.samples_of(sentences, seed, normalize=normalize, pooling=pooling)
-        return {name: Gaussian(*moments(found), raw.signature(source=name)) for name, found in samples.items()}
+        return {source: Gaussian(*moments(x), model.signature(source=source)) for source, x in samples.items()}
 
     def join(self, parts: Mapping[str, Gaussian], kind: str = "m+d", how: str = "individual") -> Gaussian:
         """Join the parts of an uncertainty: `m+d`, `m` or `d`."""
@@ -208,20 +195,19 @@ class Lab:
 
     def of_samples(self, samples: Mapping[str, Array]) -> Gaussian:
         """Return the Gaussians of samples (n, N, k) of each source."""
-        return self.join({source: Gaussian(*moments(found)) for source, found in samples.items()})
+        return self.join({source: Gaussian(*moments(x)) for source, x in samples.items()})
 
     def signature(self, **changes: str) -> str:
         """Return what was run, but for `changes`; the geometry is that of each similarity."""
-        model = next((found for key, found in self.models.items() if key[0] == self._about), None)
+        model = next((model for key, model in self.models.items() if key[0] == self._about), None)
         if model is None:
             return f"model:{self._source}"
-        seeds = "0" if self.seeds == 1 else f"0-{self.seeds - 1}"
-        seeds = "no" if self.method == "one-pass" else seeds
-        found = replace(model.signature(), **{"geometry": "by similarity", "seed": seeds, **changes})
-        return f"{found}|limit:{self.limit or 'no'}"
+        seeds = "no" if self.method == "one-pass" else "0" if self.seeds == 1 else f"0-{self.seeds - 1}"
+        run = replace(model.signature(), **{"geometry": "by similarity", "seed": seeds, **changes})
+        return f"{run}|limit:{self.limit or 'no'}"
 
 
 def moments(samples: Array) -> tuple[Array64, Array64]:
     """Return mean and variance (n, k) of samples (n, N, k), without a copy of all of them in float64."""
-    found = [estimate(samples[start : start + _CHUNK]) for start in range(0, len(samples), _CHUNK)]
-    return np.concatenate([mean for mean, _ in found]), np.concatenate([variance for _, variance in found])
+    chunks = [estimate(samples[start : start + _CHUNK]) for start in range(0, len(samples), _CHUNK)]
+    return np.concatenate([mean for mean, _ in chunks]), np.concatenate([variance for _, variance in chunks])

@@ -12,12 +12,12 @@ from importlib.util import find_spec
 from sen2pro.errors import Sen2ProError, one_of
 from sen2pro.metrics.report import Result
 from sen2pro.paper.lab import Lab
-from sen2pro.paper.tables import classification, covariance, figures, generation, ranking, similarity, theorems
+from sen2pro.paper.tables import classification, figures, generation, similarity, theorems
 
 TABLES: dict[str, Callable[[Lab], Result]] = {
-    "T1": classification.t1, "T2": similarity.t2, "T3": ranking.t3, "T4": generation.t4, "T5": generation.t5,
-    "T6": similarity.t6, "T7": classification.t7, "T8": covariance.t8, "T9": ranking.t9, "T10": similarity.t10,
-    "T11": generation.t11, "F1": figures.f1, "F2": figures.f2, "F3": figures.f3, "F4": covariance.f4,
+    "T1": classification.t1, "T2": similarity.t2, "T3": similarity.t3, "T4": generation.t4, "T5": generation.t5,
+    "T6": similarity.t6, "T7": classification.t7, "T8": figures.t8, "T9": similarity.t9, "T10": similarity.t10,
+    "T11": generation.t11, "F1": figures.f1, "F2": figures.f2, "F3": figures.f3, "F4": figures.f4,
     "Th1": theorems.th1, "Th2": theorems.th2,
 }  # fmt: skip
 # What only sampling gives: the samples themselves, or (F2) poolings that a head was not fitted for.
@@ -36,14 +36,10 @@ def chosen(names: Sequence[str], method: str = "sampling") -> list[str]:
     >>> chosen(["t2", "TH1"])
     ['T2', 'Th1']
     """
-    spelt = {name.lower(): name for name in TABLES}
-    found: list[str] = []
-    for name in names:
-        if name.lower() == "all":
-            found += [t for t in TABLES if method == "sampling" or t not in NEED_SAMPLES]
-        else:
-            found.append(spelt.get(name.lower()) or one_of("table", name, [*TABLES, "all"]))
-    return list(dict.fromkeys(found))
+    spelt = {name.lower(): [name] for name in TABLES}
+    spelt["all"] = [name for name in TABLES if method == "sampling" or name not in NEED_SAMPLES]
+    asked = [spelt.get(name.lower()) or [one_of("table", name, [*TABLES, "all"])] for name in names]
+    return list(dict.fromkeys(name for some in asked for name in some))
 
 
 def reproduce(name: str, lab: Lab | None = None) -> Result:

@@ -1,8 +1,11 @@
-"""Figures 1, 2 and 3: which features matter, where Sen2Pro helps, how many samples it takes."""
+"""Figures 1 to 4 and table 8: which features matter, where Sen2Pro helps, how many samples and which covariance."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,17 +15,22 @@ from sen2pro.errors import Sen2ProError
 from sen2pro.gaussian import Gaussian
 from sen2pro.metrics import sts
 from sen2pro.metrics.charts import Panel, draw
+from sen2pro.metrics.comparisons import ARROW, Board, Points, average, count_verdicts
 from sen2pro.metrics.report import Grid, Result
-from sen2pro.metrics.statistics import Undefined, pearson, spearman
+from sen2pro.metrics.statistics import Undefined, aligned, by_system, correlation_statistic, pearson, spearman
 from sen2pro.metrics.sts import Pairs
 from sen2pro.paper import numbers as paper
+from sen2pro.paper.catalogue import WMT_PAIRS, DataMissing, available
 from sen2pro.paper.lab import Lab
 from sen2pro.paper.tables import sampled_texts
-from sen2pro.paper.tables.pairs import COSINE, OURS, SPHERE, Pairing, Reading
+from sen2pro.paper.tables.generation import Texts, dialogue, speaking, translation
+from sen2pro.paper.tables.pairs import COSINE, FULL, OURS, SPHERE, Pairing, Reading, Row, full_scores
 from sen2pro.paper.tables.similarity import Sets
+from sen2pro.types import Array, Array64
 
 GROUPS = ("I", "II", "III", "IV", "V")
 POOLINGS = ("mean", "first-last-avg", "cls")
+_SEGMENTS = 50  # of each language pair: full covariances of every output would take days
 
 
 def importance(gaussian: Gaussian, pairs: Pairing, gold: Pairs, reading: Reading = SPHERE) -> list[float]:
@@ -60,29 +68,21 @@ def f1(lab: Lab) -> Result:
         rows.append([title, *spread, f"{trend:+.2f}"])
         drawn[title] = list(zip(GROUPS, mean.tolist(), strict=True))
         numbers.append({"set": title, "importance": runs.tolist(), "trend": trend})
-    head = ["set", *GROUPS, "trend"]
-    grid = Grid(head, rows, f"{lab.title}, |change of Spearman x 100| without a group; I is the most uncertain fifth")
+    about = f"{lab.title}, |change of Spearman x 100| without a group; I is the most uncertain fifth"
     falls = sum(number["trend"] > 0 for number in numbers)
-    notes = [
-        "Model uncertainty alone, Eq. 6 on the unit sphere. The trend is the rank correlation of importance with "
-        "uncertainty over the five groups: +1 would be the paper's claim.",
-        *sets.notes,
-    ]
     axes = "fifths of the features, I = most uncertain", "importance: |change of Spearman × 100|"
     return Result(
-        "F1", "Importance of features by their uncertainty", [grid],
-        f"importance falls with uncertainty, as the paper says, on {falls} of {len(rows)} sets", lab.signature(), notes,
-        numbers, {"importance": draw(Panel(drawn, *axes))},
+        "F1", "Importance of features by their uncertainty", [Grid(["set", *GROUPS, "trend"], rows, about)],
+        f"importance falls with uncertainty, as the paper says, on {falls} of {len(rows)} sets", lab.signature(),
+        [*paper.NOTES["F1"], *sets.notes], numbers, {"importance": draw(Panel(drawn, *axes))},
     )  # fmt: skip
 
 
 def f2(lab: Lab) -> Result:
     """Figure 2: fluctuation rate against improvement."""
     numbers: list[dict[str, Any]] = []
-    notes: list[str] = []
     for pooling in POOLINGS:
         sets = Sets(lab, paper.SETS[:5], pooling)
-        notes = sets.notes
         for name in sets.defined():
             pairs, gold = sets.pairs[name], sets.gold[name]
             raw, unit = (
@@ -94,7 +94,11 @@ def f2(lab: Lab) -> Result:
             )
             about = {"pooling": pooling, "set": paper.TITLES[name]}
             numbers.append({**about, "Q raw": raw, "Q unit": unit, "gain": 100 * float(ours - plain)})
-    rate, gain = [1e4 * n["Q unit"] for n in numbers], [n["gain"] for n in numbers]
+    points = {
+        f"{pooling} pooling": [(1e4 * n["Q unit"], n["gain"]) for n in numbers if n["pooling"] == pooling]
+        for pooling in POOLINGS
+    }
+    rate, gain = zip(*(point for series in points.values() for point in series), strict=True)
     try:
         verdict = f"correlation of fluctuation rate and improvement over {len(numbers)} points: "
         verdict += f"Pearson {pearson(rate, gain):+.2f}, Spearman {spearman(rate, gain):+.2f} (the paper: positive)"
@@ -105,14 +109,10 @@ def f2(lab: Lab) -> Result:
         [[n["pooling"], n["set"], f"{n['Q raw']:.2e}", f"{n['Q unit']:.2e}", f"{n['gain']:+.2f}"] for n in numbers],
         f"{lab.title}: fluctuation rate Q, the mean model variance; improvement in Spearman x 100", labels=2,
     )  # fmt: skip
-    points = {
-        f"{pooling} pooling": [(1e4 * n["Q unit"], n["gain"]) for n in numbers if n["pooling"] == pooling]
-        for pooling in POOLINGS
-    }
     axes = "fluctuation rate Q on the unit sphere, × 10⁴", "improvement in Spearman × 100"
     return Result(
-        "F2", "Fluctuation rate against improvement", [grid], verdict, lab.signature(pooling=",".join(POOLINGS)), notes,
-        numbers, {"scatter": draw(Panel(points, *axes, level=("", 0), lines=False))},
+        "F2", "Fluctuation rate against improvement", [grid], verdict, lab.signature(pooling=",".join(POOLINGS)),
+        sets.notes, numbers, {"scatter": draw(Panel(points, *axes, level=("", 0), lines=False))},
     )  # fmt: skip
 
 
@@ -123,63 +123,140 @@ def _fluctuation(pairs: Pairing, seed: int, normalize: bool) -> float:
 def f3(lab: Lab) -> Result:
     """Figure 3: how many samples it takes."""
     sets = Sets(lab, paper.SETS[:5])
-    curves: dict[str, dict[int, list[float]]] = {"n1 (model)": {}, "n2 (data)": {}}
-    for name in sets.defined():
+    names, scores = sets.defined(), defaultdict(list)
+    for name in names:
         pairs, gold = sets.pairs[name], sets.gold[name]
-        for seed in range(lab.seeds):
-            samples = pairs.samples(seed)
-            for title, source in zip(curves, samples, strict=True):
-                for count in _counts(samples[source].shape[1]):
-                    some = lab.of_samples(sampled_texts.first(samples, source, count))
-                    score = sts.correlation(OURS.pairwise(*pairs.sides(some)), gold)
-                    curves[title].setdefault(count, []).append(100 * score)
-    plain = float(np.mean([100 * sts.correlation(COSINE.runs(sets.pairs[n])[0], sets.gold[n]) for n in sets.defined()]))
-    means = {title: {count: float(np.mean(v)) for count, v in curve.items()} for title, curve in curves.items()}
-    what = f"average Spearman × 100 on {len(sets.defined())} STS sets ({OURS.title})"
-    texts, plain_texts, names = sampled_texts.curves(lab, _counts)
-    parts = [("STS", what, means, plain)]
+        for samples in map(pairs.samples, range(lab.seeds)):
+            for point, fewer in sampled_texts.thinned(samples, _counts):
+                score = sts.correlation(OURS.pairwise(*pairs.sides(lab.of_samples(fewer))), gold)
+                scores[point].append(100 * score)
+    plain = float(np.mean([100 * sts.correlation(COSINE.runs(sets.pairs[n])[0], sets.gold[n]) for n in names]))
+    what = f"average Spearman × 100 on {len(names)} STS sets ({OURS.title})"
+    parts: list[tuple[str, str, sampled_texts.Curves, float]] = [("STS", what, sampled_texts.means(scores), plain)]
     notes = [f"The plain cosine has {plain:.2f}. The paper takes n1 up to 50 and beyond: `--samples 50`.", *sets.notes]
-    if names:
+    texts, plain_texts, titles = sampled_texts.curves(lab, _counts)
+    if titles:
         size = sampled_texts.size(lab)
         what = (
-            f"average accuracy × 100 on {len(names)} sets of texts ({', '.join(names)}: {size.shots} examples of each "
-            f"class, {size.draws} draws, tested on {size.tests} texts of each)"
+            f"average accuracy × 100 on {len(titles)} sets of texts ({', '.join(titles)}: {size.shots} examples of "
+            f"each class, {size.draws} draws, tested on {size.tests} texts of each)"
         )
         parts.append(("TC", what, texts, plain_texts))
-        step = 100 / (size.tests * size.draws * len(names))
+        step = 100 / (size.tests * size.draws * len(titles))
         notes.append(
             f"The plain vector with the same head has an accuracy of {plain_texts:.2f}. Features and penalty are those "
             "that cross-validation chooses with all samples; texts are cut to what the encoder takes. One more text "
             f"that is right, in one draw, is {step:.2f} points: the curves are rough."
         )
+    grids, panels, verdicts = [], [], []
+    for task, what, curves, base in parts:
+        counts = sorted({count for curve in curves.values() for count in curve})
+        rows = [[title, *(f"{c[n]:.2f}" if n in c else "" for n in counts)] for title, c in curves.items()]
+        about = f"{lab.title}, {what}; the other source keeps all its samples"
+        grids.append(Grid(["varied", *map(str, counts)], rows, about))
+        series = {title: list(curve.items()) for title, curve in curves.items()}
+        axes = "number of samples of that source", what.split(" (")[0]
+        panels.append(Panel(series, *axes, ("plain vector", base)))
+        ends = [f"{t} from {min(c)} to {max(c)}: {c[max(c)] - c[min(c)]:+.2f}" for t, c in curves.items()]
+        verdicts.append(f"{task}: {'; '.join(ends)}")
     return Result(
-        "F3", "Number of samples", [_curve_grid(lab, what, curve) for _, what, curve, _ in parts],
-        ". ".join(f"{title}: {_ends(curve)}" for title, _, curve, _ in parts), lab.signature(), notes,
-        [{"task": title, "varied": t, "curve": c, "plain": base} for title, _, m, base in parts for t, c in m.items()],
-        {"samples": draw(*(_curve_panel(what, curve, base) for _, what, curve, base in parts))},
+        "F3", "Number of samples", grids, ". ".join(verdicts), lab.signature(), notes,
+        [{"task": task, "varied": t, "curve": c, "plain": base} for task, _, m, base in parts for t, c in m.items()],
+        {"samples": draw(*panels)},
     )  # fmt: skip
-
-
-Curves = Mapping[str, Mapping[int, float]]  # what is varied -> number of samples -> score
-
-
-def _curve_grid(lab: Lab, what: str, curves: Curves) -> Grid:
-    counts = sorted({count for curve in curves.values() for count in curve})
-    rows = [[title, *(f"{c[count]:.2f}" if count in c else "" for count in counts)] for title, c in curves.items()]
-    return Grid(["varied", *map(str, counts)], rows, f"{lab.title}, {what}; the other source keeps all its samples")
-
-
-def _curve_panel(what: str, curves: Curves, plain: float) -> Panel:
-    series = {title: list(curve.items()) for title, curve in curves.items()}
-    return Panel(series, "number of samples of that source", what.split(" (")[0], ("plain vector", plain))
-
-
-def _ends(curves: Curves) -> str:
-    return "; ".join(f"{t} from {min(c)} to {max(c)}: {c[max(c)] - c[min(c)]:+.2f}" for t, c in curves.items())
 
 
 def _counts(most: int) -> list[int]:
     if most < 3:
         raise Sen2ProError(f"a curve over numbers of samples needs at least 3 of them, not {most}")
     usual = (2, 3, 4, 6, 8, 10, 12, 15, 20, 30, 40, 50, 75, 100)
-    return sorted({*(n for n in usual if n < most), most})
+    return [*(count for count in usual if count < most), most]
+
+
+def f4(lab: Lab) -> Result:
+    """Figure 4: what the full covariance costs, in time and space, for what it gives."""
+    sets = Sets(lab, ["stsb_test"])
+    pairs, gold = sets.pairs["stsb_test"], sets.gold["stsb_test"]
+    samples = pairs.samples()
+    k = next(iter(samples.values())).shape[-1]
+    full = partial(full_scores, pairs, samples)
+    estimators: dict[str, tuple[int, Callable[[], Array | Array64]]] = {
+        "diagonal (the paper's banding estimator)": (
+            2 * k, lambda: SPHERE.pairwise(*pairs.sides(lab.of_samples(samples))),
+        ),
+        "full (SCE), alpha of the diagonal": (k + k * k, full),
+        "full (SCE), alpha of its own": (k + k * k, partial(full, own_weight=True)),
+    }  # fmt: skip
+    numbers: list[dict[str, Any]] = []
+    for title, (size, work) in estimators.items():
+        start = time.perf_counter()
+        scores = work()
+        milliseconds = 1e3 * (time.perf_counter() - start) / len(gold)
+        value = 100 * sts.correlation(scores, gold)
+        numbers.append({"estimator": title, "spearman": value, "ms a pair": milliseconds, "bytes a sentence": 4 * size})
+    rows = [
+        [n["estimator"], f"{n['spearman']:.2f}", f"{n['ms a pair']:.2f}", f"{n['bytes a sentence']:,}"] for n in numbers
+    ]
+    grid = Grid(["estimator", "Spearman x 100", "ms a pair", "bytes a sentence"], rows, f"{lab.title}, STS-B test")
+    points = {n["estimator"]: [(n["ms a pair"], n["spearman"])] for n in numbers}
+    axes = "milliseconds a pair (log scale)", "Spearman × 100"
+    times, space = (numbers[1][what] / max(numbers[0][what], 1e-9) for what in ("ms a pair", "bytes a sentence"))
+    return Result(
+        "F4", "What the estimators cost", [grid],
+        f"the full covariance takes {times:.0f} times the time and {space:.0f} times the space", lab.signature(),
+        list(paper.NOTES["F4"]), numbers,
+        {"trade-off": draw(Panel(points, *axes, scales=("log", "linear")))},
+    )  # fmt: skip
+
+
+def t8(lab: Lab) -> Result:
+    """Table 8: the full covariance against the diagonal one."""
+    sets, size = Sets(lab, paper.SETS), sampled_texts.size(lab)
+    board = sets.board("task", [Row("STS", SPHERE, FULL)])
+    for line in board.lines:
+        line.paper = paper.T8["STS"] if line.labels[0].startswith("Average") else None
+    counted, before = board.having("STS"), len(board.lines)
+    sampled_texts.add_to(board, lab)
+    segments = min(lab.items or _SEGMENTS, _SEGMENTS)
+    _add_systems(board, lab, "Dialog", "spearman", partial(dialogue, limit=lab.items), paper.DIALOGUE)
+    about = f", {segments} segments"
+    _add_systems(board, lab, "NMT", "pearson", partial(translation, limit=segments), WMT_PAIRS, about)
+    title = f"{lab.title}, full covariance (SCE) {ARROW} diagonal; but for TC, {SPHERE.title}"
+    note = (
+        f"TC: {size.shots} examples of each class, {size.draws} draws, a head that averages over the covariance in "
+        "question; its penalty is what cross-validation chooses with the diagonal one, so that nothing but the "
+        "estimator differs."
+    )
+    return Result(
+        "T8", "Full covariance against the diagonal estimator", [board.grid("BERT-base", title)],
+        count_verdicts([*counted, *board.lines[before:]]), lab.signature(),
+        [*paper.NOTES["T8"], note, *sets.notes], board.numbers(),
+    )  # fmt: skip
+
+
+def _add_systems(
+    board: Board, lab: Lab, task: str, kind: str, read: Callable[[str], Texts], names: Iterable[str], about: str = ""
+) -> None:
+    """Add the average correlation of systems' scores with human ones over several sets, systems being drawn anew."""
+    try:
+        sets, _ = available(read, names)
+    except DataMissing:
+        board.leave_out([f"Average of 0{about}", task], "no data", paper.T8[task])
+        return
+
+    def points(texts: Texts) -> Points:
+        pairs = Pairing(lab, speaking(texts.candidates), speaking(texts.references), keep=True)
+        ours, baseline = (
+            [
+                correlation_statistic(kind, *aligned(by_system(texts.systems, scores), texts.human))
+                for scores in reading.runs(pairs)
+            ]
+            for reading in (SPHERE, FULL)
+        )
+        return Points(ours, baseline, len(texts.human))
+
+    board.add(
+        [f"Average of {len(sets)}{about}", task],
+        lambda: average({str(i): points(texts) for i, texts in enumerate(sets.values())}),
+        paper.T8[task],
+    )

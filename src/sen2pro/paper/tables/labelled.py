@@ -6,7 +6,7 @@ import json
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -36,11 +36,10 @@ _TRAINED_SHOTS = 16  # beyond, training the encoder takes hours without a GPU
 _HELD_OUT = 200  # of each class, where a set has no validation part
 
 
-@dataclass(frozen=True, eq=False)
-class Encoded:
+class Encoded(NamedTuple):
     """Sentences with plain vectors, Gaussians of each source, and labels."""
 
-    texts: list[str]
+    texts: Sequence[str]
     vectors: Array
     parts: dict[str, Gaussian]
     labels: Labels
@@ -64,10 +63,10 @@ def few(labels: Labels, names: Sequence[str], shots: Shots, seed: int) -> Labels
         return np.arange(len(labels))
     rng, rows = np.random.default_rng(seed), []
     for number, name in enumerate(names):
-        found = np.flatnonzero(labels == number)
-        if len(found) < shots:
-            raise Sen2ProError(f"{shots} shots, but class {name!r} has {len(found)} examples; ask for fewer")
-        rows.append(rng.choice(found, shots, replace=False))
+        members = np.flatnonzero(labels == number)
+        if len(members) < shots:
+            raise Sen2ProError(f"{shots} shots, but class {name!r} has {len(members)} examples; ask for fewer")
+        rows.append(rng.choice(members, shots, replace=False))
     return np.concatenate(rows)
 
 
@@ -77,38 +76,32 @@ class Task:
     def __init__(self, lab: Lab, name: str) -> None:
         self.lab, self.name, self.model = lab, name, lab.encoder()
         self.train, validation = _train_and_validation(name)
-        self.names = self.train.names
-        self.validation, self.test = (self._whole(part) for part in (validation, read_classification(name, "test")))
+        self.validation, self.test = (
+            self._encoded(part.take(spread(len(part.texts), lab.limit or len(part.texts))))
+            for part in (validation, read_classification(name, "test"))
+        )
         self.cut = sum(cut(self.model, part.texts) for part in (self.validation, self.test))
         self.chosen: dict[tuple[Shots, int], Choice] = {}
         self._drawn: dict[tuple[Shots, int], Encoded] = {}
 
-    def _whole(self, data: Labelled) -> Encoded:
-        rows = np.arange(len(data.texts))
-        if self.lab.limit:
-            rows = np.array(spread(len(rows), self.lab.limit))
-        return self._encoded([data.texts[i] for i in rows], data.labels[rows])
-
-    def _encoded(self, texts: list[str], labels: Labels) -> Encoded:
+    def _encoded(self, data: Labelled) -> Encoded:
+        texts, store = list(data.texts), self.lab.store
         with truncating():
-            vectors, parts = self.lab.store.vectors(self.model, texts), self.lab.store.parts(self.model, texts)
-        return Encoded(texts, vectors, parts, labels)
+            return Encoded(texts, store.vectors(self.model, texts), store.parts(self.model, texts), data.labels)
 
     def drawn(self, shots: Shots, seed: int) -> Encoded:
         """Return the training sentences of a draw."""
         if (shots, seed) not in self._drawn:
-            texts, labels = self._everything() if shots == FULL else (self.train.texts, self.train.labels)
-            rows = few(labels, self.names, shots, seed)
-            self._drawn[shots, seed] = self._encoded([texts[i] for i in rows], labels[rows])
+            data = self._everything() if shots == FULL else self.train
+            self._drawn[shots, seed] = self._encoded(data.take(few(data.labels, data.names, shots, seed)))
         return self._drawn[shots, seed]
 
-    def _everything(self) -> tuple[Sequence[str], Labels]:
+    def _everything(self) -> Labelled:
         """Return the whole training set, but for what is in the others."""
         if self.name not in WHOLE_SETS:
             raise Sen2ProError("its whole training set is not here")
         whole, held_out = read_classification(self.name, "train_full"), {*self.validation.texts, *self.test.texts}
-        rows = [i for i, text in enumerate(whole.texts) if text not in held_out]
-        return [whole.texts[i] for i in rows], whole.labels[rows]
+        return whole.take([i for i, text in enumerate(whole.texts) if text not in held_out])
 
     def draws(self, shots: Shots) -> range:
         """Return the seeds of the draws; there is one way to take everything."""
@@ -122,12 +115,12 @@ class Task:
         self, shots: Shots, seed: int, kind: str = "m+d", features: str = "auto", validate: bool = True
     ) -> Array64:
         """Return the probabilities of the classifier; all is chosen on the validation set, or by cross-validation."""
-        found, classifier = self._classified(
+        answer, choice = self._classified(
             lambda part: self.lab.join(part.parts, kind), shots, seed, features=features, validate=validate
         )
         if (kind, features, validate) == ("m+d", "auto", True):
-            self.chosen[shots, seed] = classifier.choice_
-        return found
+            self.chosen[shots, seed] = choice
+        return answer
 
     def point(self, shots: Shots, seed: int) -> Array64:
         """Return the probabilities of the same classifier on plain vectors: Gaussians without a variance."""
@@ -135,11 +128,11 @@ class Task:
 
     def _classified(
         self, seen: Callable[[Encoded], Gaussian], shots: Shots, seed: int, *, features: str, validate: bool = True
-    ) -> tuple[Array64, Sen2ProClassifier]:
+    ) -> tuple[Array64, Choice]:
         train, held_out = self.drawn(shots, seed), self.validation
         classifier = Sen2ProClassifier(features=features, seed=seed)
         classifier.fit(seen(train), train.labels, validation=(seen(held_out), held_out.labels) if validate else None)
-        return classifier.predict_proba(seen(self.test)), classifier
+        return classifier.predict_proba(seen(self.test)), classifier.choice_
 
     def plain(self, shots: Shots, seed: int, validate: bool = True) -> Array64:
         """Return the probabilities of logistic regression on plain vectors, its penalty chosen in the same way."""
@@ -158,8 +151,7 @@ class Task:
 
     def _logistic(self, vectors: Array, labels: Labels, seed: int, validate: bool = True) -> Array64:
         validation = (self.validation.vectors, self.validation.labels) if validate else None
-        found = logistic_regression(vectors, labels, validation, seed)
-        return np.asarray(found.predict_proba(self.test.vectors))
+        return np.asarray(logistic_regression(vectors, labels, validation, seed).predict_proba(self.test.vectors))
 
     def tempered(self, shots: Shots, seed: int) -> Array64:
         """Return the probabilities of logistic regression with C = 1, at the temperature with the least log-loss."""
@@ -232,9 +224,7 @@ def _train_and_validation(name: str) -> tuple[Labelled, Labelled]:
     except DataMissing:
         most = min(_HELD_OUT, int(np.bincount(train.labels).min()) // 2)
         out = few(train.labels, train.names, most, seed=0)
-        kept = np.setdiff1d(np.arange(len(train.labels)), out)
-        texts = [tuple(train.texts[i] for i in rows) for rows in (kept, out)]
-        return Labelled(texts[0], train.labels[kept], train.names), Labelled(texts[1], train.labels[out], train.names)
+        return train.take(np.setdiff1d(np.arange(len(train.labels)), out)), train.take(out)
 
 
 def cut(model: Sen2Pro, texts: Sequence[str]) -> int:
@@ -243,4 +233,4 @@ def cut(model: Sen2Pro, texts: Sequence[str]) -> int:
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always", TruncationWarning)
         model.encoder.tokens(long, warn=True)
-    return sum(found.message.count for found in said if isinstance(found.message, TruncationWarning))
+    return sum(one.message.count for one in said if isinstance(one.message, TruncationWarning))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -21,35 +22,28 @@ _FULL_CHUNK = 64  # pairs whose full covariances are in memory at once
 class Pairing:
     """The sentences of a list of pairs, each encoded once.
 
-    `pooling` is another one than the encoder's own; `keep_samples` keeps the samples, not only their mean and variance.
+    `pooling` is another one than the encoder's own; `keep` keeps the samples, not only their mean and variance.
     """
 
     def __init__(
-        self,
-        lab: Lab,
-        left: Sequence[str],
-        right: Sequence[str],
-        pooling: str | None = None,
-        keep_samples: bool = False,
+        self, lab: Lab, left: Sequence[str], right: Sequence[str], pooling: str | None = None, keep: bool = False
     ) -> None:
-        self.lab, self.pooling, self.keep_samples = lab, pooling, keep_samples
+        self.lab, self.pooling, self.keep = lab, pooling, keep
         index = {sentence: i for i, sentence in enumerate(dict.fromkeys([*left, *right]))}
         self.sentences = tuple(index)
         self.left, self.right = (np.array([index[s] for s in side]) for side in (left, right))
         self._parts: dict[tuple[int, bool], dict[str, Gaussian]] = {}
-        self._vectors: Array | None = None
 
+    @cached_property
     def vectors(self) -> Array:
-        """Return the plain vectors of the sentences, of length 1."""
-        if self._vectors is None:
-            self._vectors = self.lab.vectors(self.sentences, self.pooling)
-        return self._vectors
+        """The plain vectors of the sentences, of length 1."""
+        return self.lab.vectors(self.sentences, self.pooling)
 
     def parts(self, seed: int = 0, *, normalize: bool = True) -> dict[str, Gaussian]:
         """Return the Gaussians of model and data uncertainty of the sentences."""
         if (seed, normalize) not in self._parts:
             self._parts[seed, normalize] = self.lab.parts(
-                self.sentences, seed, normalize=normalize, pooling=self.pooling, keep_samples=self.keep_samples
+                self.sentences, seed, normalize=normalize, pooling=self.pooling, keep_samples=self.keep
             )
         return self._parts[seed, normalize]
 
@@ -82,23 +76,20 @@ class Reading:
         """Return the similarity of all pairs (n, m)."""
         return -distance(self._seen(a), self._seen(b), self.metric)
 
+    def _seen(self, gaussian: Gaussian) -> Gaussian:
+        return certain(gaussian.mean) if self.certain else gaussian
+
     def runs(self, pairs: Pairing) -> list[Array] | list[Array64]:
         """Return the similarity of each pair (n,), once for each seed if it depends on that."""
+        seeds = range(pairs.lab.seeds)
+        if self == COSINE:
+            return [(pairs.vectors[pairs.left] * pairs.vectors[pairs.right]).sum(axis=1)]
         if self == FULL:
-            return [full_scores(pairs, pairs.samples(seed)) for seed in range(pairs.lab.seeds)]
-        if not self.plain:
-            return [self._scores(pairs, seed) for seed in range(pairs.lab.seeds)]
-        vectors = pairs.vectors()
-        if self.metric == "cosine":
-            return [(vectors[pairs.left] * vectors[pairs.right]).sum(axis=1)]
-        return [self.pairwise(*pairs.sides(certain(vectors)))]
-
-    def _scores(self, pairs: Pairing, seed: int) -> Array:
-        joined = pairs.lab.join(pairs.parts(seed, normalize=self.normalize), self.kind, self.how)
-        return self.pairwise(*pairs.sides(joined))
-
-    def _seen(self, g: Gaussian) -> Gaussian:
-        return certain(g.mean) if self.certain else g
+            return [full_scores(pairs, pairs.samples(seed)) for seed in seeds]
+        if self.plain:
+            return [self.pairwise(*pairs.sides(certain(pairs.vectors)))]
+        parts = (pairs.parts(seed, normalize=self.normalize) for seed in seeds)
+        return [self.pairwise(*pairs.sides(pairs.lab.join(part, self.kind, self.how))) for part in parts]
 
 
 def certain(vectors: Array) -> Gaussian:
@@ -115,8 +106,6 @@ READINGS = (LITERAL, SPHERE, MEANS, CORRECTED)
 COSINE = Reading("cosine", "cosine", plain=True)  # Sen2Vec
 # With no variances, Eq. 6 is the L1 distance of the vectors, and Wasserstein's the L2 distance.
 PLAIN = (Reading("plain L1", "sen2pro", plain=True), Reading("plain L2", "wasserstein", plain=True))
-
-
 FULL = Reading("Eq. 6, full covariance", "full")  # SCE
 
 
@@ -134,10 +123,11 @@ PLAIN_ROWS = (
     *(Row(reading.title, reading) for reading in PLAIN),
     *(Row(f"{OURS.title}, against {reading.title}", OURS, reading) for reading in PLAIN),
 )
-PLAIN_NOTE = (
-    "Plain L1 and plain L2 are distances of the plain vectors, scaled to length 1; of such vectors, L2 puts pairs in "
-    "the same order as the cosine."
-)
+
+
+def all_rows(quoted: Mapping[str, tuple[float, float]] | None = None) -> list[Row]:
+    """Return the rows of a table of similarities, with what the paper says of Sen2Pro beside each reading of it."""
+    return [*(Row(reading.title, reading, quoted=quoted) for reading in READINGS), *PLAIN_ROWS]
 
 
 def full_scores(pairs: Pairing, samples: Mapping[str, Array], *, own_weight: bool = False) -> Array64:
@@ -154,7 +144,7 @@ def full_distance(
     The weight alpha of a pair is that of its diagonals, so that nothing but the estimator differs; with `own_weight` it
     is the ratio of the full covariances themselves, which is mostly clipped to 1 and leaves nothing of the means.
     """
-    found = []
+    distances = []
     count = len(next(iter(left.values())))
     with progress(count, show, threshold=1000, unit="pairs") as advance:
         for start in range(0, count, _FULL_CHUNK):
@@ -168,6 +158,6 @@ def full_distance(
             of_covariances = difference.sum(axis=(-2, -1))
             of_weight = of_covariances if own_weight else difference.diagonal(axis1=-2, axis2=-1).sum(axis=-1)
             weight = np.where(of_means > 0, np.minimum(of_weight / np.maximum(of_means, 1e-30), 1), 1.0)
-            found.append((1 - weight) * of_means + weight * of_covariances)
+            distances.append((1 - weight) * of_means + weight * of_covariances)
             advance(len(of_means))
-    return np.concatenate(found)
+    return np.concatenate(distances)

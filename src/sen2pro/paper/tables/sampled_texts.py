@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
@@ -27,12 +28,15 @@ from sen2pro.paper.tables.pairs import certain
 from sen2pro.types import Array, Array64, Labels
 
 SHOTS, DRAWS = 10, 3  # as in the paper
+VARIED = ("n1 (model)", "n2 (data)")
 _TESTS = 200  # texts of a test set: each takes thirty passes
-Samples = dict[str, Array]
+Samples = Mapping[str, Array]
+Counts = Callable[[int], list[int]]  # how many samples there are -> how many of them to take, in turn
+Point = tuple[str, int]  # what is varied, and how many samples are taken of it
+Curves = Mapping[str, Mapping[int, float]]  # what is varied -> number of samples -> score
 
 
-@dataclass(frozen=True, eq=False)
-class Side:
+class Side(NamedTuple):
     """Texts to train or to test on: samples (n, N, k) of each source, plain vectors, labels."""
 
     samples: Samples
@@ -40,13 +44,7 @@ class Side:
     labels: Labels
 
 
-@dataclass(frozen=True, eq=False)
-class Draw:
-    """One draw of examples of a set, and what they are tested on."""
-
-    classes: int
-    train: Side
-    test: Side
+Draw = tuple[Side, Side]  # examples of every class of a set, and what they are tested on
 
 
 class Size(NamedTuple):
@@ -68,58 +66,57 @@ def size(lab: Lab) -> Size:
 
 def sampled_sets(lab: Lab) -> dict[str, list[Draw]]:
     """Return the draws of each set that is there, by its title."""
-    found = {}
+    sets = {}
     for name in CLASSIFICATION_SETS:
         with suppress(DataMissing):
-            found[paper.TEXT_TITLES[name]] = list(_draws(lab, name))
-        if lab.quick and found:  # texts are long: for a quick look one set will do
+            sets[paper.TEXT_TITLES[name]] = list(_draws(lab, name))
+        if lab.quick and sets:  # texts are long: for a quick look one set will do
             break
-    return found
+    return sets
 
 
 def _draws(lab: Lab, name: str) -> Iterator[Draw]:
     train, test = read_classification(name, "train"), read_classification(name, "test")
 
-    def side(data: Labelled, rows: NDArray[np.int64]) -> Side:
-        texts = [data.texts[i] for i in rows]
+    def side(data: Labelled) -> Side:
         with truncating():
-            samples = lab.samples_of(texts, normalize=lab.encoder().normalize)
-            return Side(samples, lab.own_vectors(texts), data.labels[rows])
+            samples = lab.samples_of(data.texts, normalize=lab.encoder().normalize)
+            return Side(samples, lab.own_vectors(data.texts), data.labels)
 
-    tested = side(test, np.array(spread(len(test.texts), size(lab).tests)))
+    tested = side(test.take(spread(len(test.texts), size(lab).tests)))
     for seed in range(size(lab).draws):
-        drawn = few(train.labels, train.names, size(lab).shots, seed)
-        yield Draw(len(train.names), side(train, drawn), tested)
+        yield side(train.take(few(train.labels, train.names, size(lab).shots, seed))), tested
+
+
+def _fitted(gaussian: Gaussian, labels: Labels, seed: int) -> Sen2ProClassifier:
+    """Return a classifier whose settings are chosen by cross-validation."""
+    return Sen2ProClassifier(features="mean", head="expected", seed=seed).fit(gaussian, labels)
 
 
 def chosen(lab: Lab, draw: Draw, seed: int) -> Choice:
     """Return what cross-validation chooses with all samples; the same then holds for fewer, or a full covariance."""
-    return _fitted(lab.of_samples(draw.train.samples), draw, seed).choice_
-
-
-def _fitted(gaussian: Gaussian, draw: Draw, seed: int) -> Sen2ProClassifier:
-    return Sen2ProClassifier(features="mean", head="expected", seed=seed).fit(gaussian, draw.train.labels)
+    return _fitted(lab.of_samples(draw[0].samples), draw[0].labels, seed).choice_
 
 
 def right(lab: Lab, draw: Draw, choice: Choice, *, full: bool = False) -> NDArray[np.bool_]:
     """Return which test sentences are classified rightly; `full` takes the whole covariances of the samples."""
-    sides = [side.samples for side in (draw.train, draw.test)]
-    gaussians = [lab.of_samples(samples) for samples in sides]
+    gaussians, (train, test) = [lab.of_samples(side.samples) for side in draw], draw
     scaling = Scaling.fit(gaussians[0], choice.features)
     designs = [scaling(gaussian) for gaussian in gaussians]
     if full:
-        roots_of = [roots(samples) / scaling.mean_scale for samples in sides]
-        designs = [replace(design, noise=noise) for design, noise in zip(designs, roots_of, strict=True)]
-    weights = fit(designs[0], draw.train.labels, draw.classes, choice.head, choice.C).cooled(choice.temperature)
-    return np.asarray(probabilities(designs[1], weights).argmax(axis=1) == draw.test.labels)
+        whole = [roots(side.samples) / scaling.mean_scale for side in draw]
+        designs = [replace(design, noise=noise) for design, noise in zip(designs, whole, strict=True)]
+    classes = int(train.labels.max()) + 1
+    weights = fit(designs[0], train.labels, classes, choice.head, choice.C).cooled(choice.temperature)
+    return np.asarray(probabilities(designs[1], weights).argmax(axis=1) == test.labels)
 
 
 def roots(samples: Samples) -> Array64:
     """Return R (n, r, k) such that R^T R is the mean of the sources' full covariances (SCE), never a k x k matrix."""
     parts = []
-    for found in samples.values():
-        centred = found.astype(np.float64) - found.mean(axis=1, keepdims=True, dtype=np.float64)
-        parts.append(centred / np.sqrt(found.shape[1] * len(samples)))
+    for drawn in samples.values():
+        centred = drawn.astype(np.float64) - drawn.mean(axis=1, keepdims=True, dtype=np.float64)
+        parts.append(centred / np.sqrt(drawn.shape[1] * len(samples)))
     return np.concatenate(parts, axis=1)
 
 
@@ -129,9 +126,9 @@ def add_to(board: Board, lab: Lab) -> None:
     if not sets:
         board.leave_out(["Average", "TC"], "no data", quoted)
         return
-    found = {str(i): _points(lab, draws) for i, draws in enumerate(sets.values())}
-    most = max(points.n for points in found.values())
-    board.add([f"Average of {len(sets)}, {most} texts", "TC"], partial(average, found), quoted)
+    points = {str(i): _points(lab, draws) for i, draws in enumerate(sets.values())}
+    most = max(of_set.n for of_set in points.values())
+    board.add([f"Average of {len(sets)}, {most} texts", "TC"], partial(average, points), quoted)
 
 
 def _points(lab: Lab, draws: Sequence[Draw]) -> Points:
@@ -141,28 +138,29 @@ def _points(lab: Lab, draws: Sequence[Draw]) -> Points:
         [mean_statistic(right(lab, draw, choice, full=full)) for draw, choice in zip(draws, choices, strict=True)]
         for full in (False, True)
     )
-    return Points(diagonal, full, len(draws[0].test.labels))
+    return Points(diagonal, full, len(draws[0][1].labels))
 
 
-def curves(lab: Lab, counts: Callable[[int], list[int]]) -> tuple[dict[str, dict[int, float]], float, list[str]]:
+def curves(lab: Lab, counts: Counts) -> tuple[Curves, float, list[str]]:
     """Return the accuracy x 100 by number of samples of each source, that of plain vectors, and the sets' titles."""
-    sets = sampled_sets(lab)
-    found: dict[str, dict[int, list[float]]] = {"n1 (model)": {}, "n2 (data)": {}}
-    plain = []
+    sets, scores, plain = sampled_sets(lab), defaultdict(list), []
     for seed, draw in ((seed, draw) for draws in sets.values() for seed, draw in enumerate(draws)):
-        choice = chosen(lab, draw, seed)
-        for title, source in zip(found, draw.train.samples, strict=True):
-            for count in counts(draw.train.samples[source].shape[1]):
-                sides = (draw.train, draw.test)
-                fewer = (replace(side, samples=first(side.samples, source, count)) for side in sides)
-                score = right(lab, Draw(draw.classes, *fewer), choice).mean()
-                found[title].setdefault(count, []).append(100 * float(score))
-        point = _fitted(certain(draw.train.vectors), draw, seed)
-        plain.append(100 * point.score(certain(draw.test.vectors), draw.test.labels))
-    means = {title: {count: float(np.mean(v)) for count, v in curve.items()} for title, curve in found.items()}
-    return means, float(np.mean(plain)) if plain else float("nan"), list(sets)
+        choice, (train, test) = chosen(lab, draw, seed), draw
+        for (point, some), (_, tested) in zip(*(thinned(side.samples, counts) for side in draw), strict=True):
+            fewer = Side(some, train.vectors, train.labels), Side(tested, test.vectors, test.labels)
+            scores[point].append(100 * float(right(lab, fewer, choice).mean()))
+        head = _fitted(certain(train.vectors), train.labels, seed)
+        plain.append(100 * head.score(certain(test.vectors), test.labels))
+    return means(scores), float(np.mean(plain)) if plain else float("nan"), list(sets)
 
 
-def first(samples: Samples, source: str, count: int) -> Samples:
-    """Return the samples with only the first `count` of one source."""
-    return {name: x[:, :count] if name == source else x for name, x in samples.items()}
+def thinned(samples: Samples, counts: Counts) -> Iterator[tuple[Point, Samples]]:
+    """Yield the samples with only the first of one source, for every number of them, source by source."""
+    for title, source in zip(VARIED, samples, strict=True):
+        for count in counts(samples[source].shape[1]):
+            yield (title, count), {**samples, source: samples[source][:, :count]}
+
+
+def means(scores: Mapping[Point, list[float]]) -> Curves:
+    """Return the mean score at each point."""
+    return {v: {n: float(np.mean(x)) for (varied, n), x in scores.items() if varied == v} for v in VARIED}

@@ -1,4 +1,4 @@
-"""Tables 2, 6 and 10: sentence similarity. All of them, and a part of table 8, are rows of one comparison."""
+"""Tables 2, 6 and 10: similarity of sentences; table 3: the right one among many; table 9: analogies."""
 
 from __future__ import annotations
 
@@ -8,16 +8,17 @@ from functools import partial
 
 import numpy as np
 
-from sen2pro.metrics import sts
-from sen2pro.metrics.comparisons import Board, Points, average
+from sen2pro.gaussian import Gaussian
+from sen2pro.metrics import retrieval, sts
+from sen2pro.metrics.base import to_unit
+from sen2pro.metrics.comparisons import Board, Points, average, count_verdicts
 from sen2pro.metrics.report import Result
-from sen2pro.metrics.statistics import Undefined
-from sen2pro.metrics.sts import Pairs
+from sen2pro.metrics.statistics import Statistic, Undefined, mean_statistic
 from sen2pro.paper import numbers as paper
-from sen2pro.paper.catalogue import DataMissing
-from sen2pro.paper.data import read_sts
+from sen2pro.paper.catalogue import available, no_data
+from sen2pro.paper.data import EvalRank, read_analogy, read_evalrank, read_sts
 from sen2pro.paper.lab import KINDS, PRESETS, Lab
-from sen2pro.paper.tables.pairs import CORRECTED, OURS, PLAIN_NOTE, PLAIN_ROWS, READINGS, SPHERE, Pairing, Row
+from sen2pro.paper.tables.pairs import CORRECTED, COSINE, PLAIN_ROWS, SPHERE, Pairing, Reading, Row, all_rows, certain
 
 
 class Sets:
@@ -25,32 +26,17 @@ class Sets:
 
     def __init__(self, lab: Lab, names: Sequence[str], pooling: str | None = None) -> None:
         self.lab, self.names = lab, names
-        self.gold: dict[str, Pairs] = {}
-        self.pairs: dict[str, Pairing] = {}
-        self.missing: dict[str, DataMissing] = {}
-        for name in names:
-            try:
-                found = read_sts(name)
-            except DataMissing as error:
-                self.missing[name] = error
-                continue
-            self.gold[name] = found = found.head(lab.limit) if lab.limit else found
-            self.pairs[name] = Pairing(lab, found.left, found.right, pooling, keep_samples=True)
-        if not self.gold:
-            raise next(iter(self.missing.values()))
-
-    @property
-    def notes(self) -> list[str]:
-        """What is to be said about missing sets."""
-        names = ", ".join(paper.TITLES[name] for name in self.missing)
-        return [f"{names}: no data here; `sen2pro data list` says where it comes from."] if names else []
+        read, self.missing = available(read_sts, names)
+        self.gold = {name: gold.head(lab.limit) if lab.limit else gold for name, gold in read.items()}
+        self.pairs = {name: Pairing(lab, gold.left, gold.right, pooling, True) for name, gold in self.gold.items()}
+        self.notes = no_data(paper.TITLES[name] for name in self.missing)
 
     def defined(self) -> list[str]:
         """Return the sets with a correlation: some gold scores differ, and there are at least 3 pairs."""
-        found = [name for name, gold in self.gold.items() if len(gold) > 2 and len(set(gold.gold.tolist())) > 1]
-        if not found:
+        names = [name for name, gold in self.gold.items() if len(gold) > 2 and len(set(gold.gold.tolist())) > 1]
+        if not names:
             raise Undefined(f"no correlation: all gold scores of {', '.join(self.gold)} are equal, or too few")
-        return found
+        return names
 
     def points(self, name: str, row: Row, aggregation: str = "all") -> Points:
         """Return the correlations of two similarities with the gold scores of a set."""
@@ -63,20 +49,18 @@ class Sets:
 
     def add_to(self, board: Board, row: Row, aggregation: str = "all") -> None:
         """Add the lines of a row: one for each set, and one for their average."""
-        quoted, kept = row.quoted or {}, {}
+        quoted, compared = row.quoted or {}, {}
         for name in self.names:
             labels = [paper.TITLES[name], row.label]
             if name in self.missing:
                 board.leave_out(labels, "no data", quoted.get(name))
-                continue
-            found = board.add(labels, partial(self.points, name, row, aggregation), quoted.get(name))
-            if found is not None:
-                kept[name] = found
-        if len(kept) > 1:
-            title = "Average" if len(kept) == len(self.names) else f"Average of {len(kept)}"
-            said = [quoted[name] for name in kept if name in quoted]  # the paper's, over the same sets
+            elif points := board.add(labels, partial(self.points, name, row, aggregation), quoted.get(name)):
+                compared[name] = points
+        if len(compared) > 1:
+            title = "Average" if len(compared) == len(self.names) else f"Average of {len(compared)}"
+            said = [quoted[name] for name in compared if name in quoted]  # the paper's, over the same sets
             both = tuple(np.mean(said, axis=0).tolist()) if said else None
-            board.add([title, row.label], partial(average, kept), both)
+            board.add([title, row.label], partial(average, compared), both)
 
     def board(self, column: str, rows: Iterable[Row], aggregation: str = "all") -> Board:
         """Return the lines of several rows, set by set."""
@@ -86,13 +70,16 @@ class Sets:
         board.sort([paper.TITLES[name] for name in self.names])
         return board
 
+    def boards(self, column: str, rows: Sequence[Row]) -> dict[str, Board]:
+        """Return a board for each way of aggregating sub-tasks."""
+        return {aggregation: self.board(column, rows, aggregation) for aggregation in ("all", "wmean")}
+
 
 def t2(lab: Lab) -> Result:
     """Table 2: STS-12 to 16."""
     preset, quoted = paper.reference(paper.T2, lab.row)
-    rows = [*(Row(reading.title, reading, quoted=quoted) for reading in READINGS), *PLAIN_ROWS]
-    sets = Sets(lab, paper.SETS[:5])
-    boards = {aggregation: sets.board("similarity", rows, aggregation) for aggregation in ("all", "wmean")}
+    sets, rows = Sets(lab, paper.SETS[:5]), all_rows(quoted)
+    boards = sets.boards("similarity", rows)
     verdicts = [
         f"{row.label}: " + ", ".join(f"{board.verdict(row.label)} (`{name}`)" for name, board in boards.items())
         for row in rows
@@ -109,10 +96,8 @@ def t6(lab: Lab) -> Result:
         for kind in KINDS
     ]
     sets = Sets(lab, paper.SETS)
-    boards = {
-        aggregation: sets.board("uncertainty", [*rows, *PLAIN_ROWS], aggregation) for aggregation in ("all", "wmean")
-    }
-    labels = [{kind: f"{kind}, {OURS.title}" for kind in KINDS}, {row.label: row.label for row in PLAIN_ROWS}]
+    boards = sets.boards("uncertainty", [*rows, *PLAIN_ROWS])
+    labels = [{kind: f"{kind}, {SPHERE.title}" for kind in KINDS}, {row.label: row.label for row in PLAIN_ROWS}]
     verdicts = [
         f"{kind} (`{name}`): {board.verdict(label)}"
         for part in labels
@@ -120,33 +105,98 @@ def t6(lab: Lab) -> Result:
         for kind, label in part.items()
     ]
     title = "Ablation of the two uncertainties on STS"
-    return _result("T6", title, sets, boards, "BERT-base", f"{OURS.title}: " + "; ".join(verdicts))
+    return _result("T6", title, sets, boards, "BERT-base", f"{SPHERE.title}: " + "; ".join(verdicts))
 
 
 def _result(id_: str, title: str, sets: Sets, boards: dict[str, Board], row: str, verdict: str) -> Result:
-    """Return a table with a board for each way of aggregating sub-tasks."""
     about = f"{sets.lab.title}, Spearman x 100, aggregation"
     return Result(
         id_, title, [board.grid(row, f"{about} `{name}`") for name, board in boards.items()], verdict,
-        sets.lab.signature(), [*paper.NOTES[id_], PLAIN_NOTE, *sets.notes],
+        sets.lab.signature(), [*paper.NOTES[id_], *sets.notes],
         [line for name, board in boards.items() for line in board.numbers(aggregation=name)],
     )  # fmt: skip
 
 
 def t10(lab: Lab) -> Result:
     """Table 10: the two uncertainties estimated apart, or from pooled samples."""
-    sets = Sets(lab, paper.SETS)
-    unified = replace(SPHERE, how="unified")
+    sets, unified = Sets(lab, paper.SETS), replace(SPHERE, how="unified")
     ways = {"individual": SPHERE, "unified": unified}
     board = sets.board("estimation", [Row(how, reading, quoted=paper.T10[how]) for how, reading in ways.items()])
     quoted = {name: (paper.T10["unified"][name][1], both[1]) for name, both in paper.T10["individual"].items()}
     direct = sets.board("estimation", [Row("unified to individual", SPHERE, unified, quoted)])
-    grids = [
-        board.grid("BERT-base", f"{lab.title}, Spearman x 100, Sen2Vec to Sen2Pro ({SPHERE.title})"),
-        direct.grid("BERT-base", "The two against each other"),
-    ]
+    title = f"{lab.title}, Spearman x 100, Sen2Vec to Sen2Pro ({SPHERE.title})"
     return Result(
-        "T10", "Individual against unified estimation", grids,
+        "T10", "Individual against unified estimation",
+        [board.grid("BERT-base", title), direct.grid("BERT-base", "The two against each other")],
         f"individual against unified estimation: {direct.verdict()}", lab.signature(),
         [*paper.NOTES["T10"], *sets.notes], [*board.numbers(), *direct.numbers()],
+    )  # fmt: skip
+
+
+def t3(lab: Lab) -> Result:
+    """Table 3: EvalRank."""
+    task = read_evalrank()
+    if lab.limit:
+        task = task.head(lab.limit)
+    preset, quoted = paper.reference(paper.T3, lab.row)
+    rows, runs = all_rows(quoted), {}
+    for reading in dict.fromkeys(reading for row in rows for reading in (row.ours, row.baseline)):
+        runs[reading] = _runs(lab, task, reading)
+    board = Board(["measure", "similarity"])
+    for name in retrieval.MEASURES:
+        for row in rows:
+            ours, baseline = ([run[name] for run in runs[reading]] for reading in (row.ours, row.baseline))
+            points = partial(Points, ours, baseline, len(task.pairs))
+            board.add([name, row.label], points, row.quoted[name] if row.quoted else None)
+    title = f"{lab.title}, x 100, {len(task.pairs)} queries among {len(task.background)} sentences"
+    return Result(
+        "T3", "EvalRank, Sen2Vec (cosine) against Sen2Pro", [board.grid(PRESETS[preset].title, title)],
+        "; ".join(f"{row.label}: {board.verdict(row.label)}" for row in rows), lab.signature(),
+        list(paper.NOTES["T3"]), board.numbers(),
+    )  # fmt: skip
+
+
+def _runs(lab: Lab, task: EvalRank, reading: Reading) -> list[dict[str, Statistic]]:
+    """Return the measures of a similarity, once for each seed if it depends on that."""
+    index = {sentence: i for i, sentence in enumerate(task.background)}
+    where = np.array([(index[a], index[b]) for a, b in task.pairs])
+    if reading == COSINE:
+        vectors = retrieval.centred(lab.own_vectors(task.background))
+        return [retrieval.measures(retrieval.ranks(where, lambda rows: vectors[rows] @ vectors.T))]
+
+    def measured(gaussian: Gaussian) -> dict[str, Statistic]:
+        bare = Gaussian(gaussian.mean, gaussian.variance)
+        scores = retrieval.ranks(where, lambda rows: reading.all_pairs(bare[rows], bare), lab.store.show)
+        return retrieval.measures(scores)
+
+    if reading.plain:
+        return [measured(certain(retrieval.centred(lab.own_vectors(task.background))))]
+    parts = (lab.parts(task.background, seed, normalize=reading.normalize) for seed in range(lab.seeds))
+    return [measured(retrieval.centred_gaussian(g) if reading.normalize else g) for g in map(lab.join, parts)]
+
+
+def t9(lab: Lab) -> Result:
+    """Table 9: analogies, by x of the means scaled to length 1 (the paper's) or not, and by how often D is found."""
+    board, titles = Board(["set", "measure"]), {"sick": "SICK quadruples", "sats": "SATS"}
+    preset, quoted = paper.reference(paper.T9, lab.row)
+    sets, missing = available(read_analogy, titles)
+    for name, quadruples in sets.items():
+        texts = [quadruples[i][1:] for i in sts.spread(len(quadruples), lab.limit or len(quadruples))]
+        index = {text: i for i, text in enumerate(dict.fromkeys(text for four in texts for text in four))}
+        sentences, where = list(index), np.array([[index[text] for text in four] for four in texts])
+        means = [lab.join(lab.parts(sentences, seed)).mean for seed in range(lab.seeds)]
+        plain, scaled = [lab.vectors(sentences)], [to_unit(mean) for mean in means]
+        for label, measure, vectors, said in (
+            ("x, means of length 1", retrieval.differences, scaled, quoted),
+            ("x, means as they are", retrieval.differences, means, None),
+            ("D found, 3CosAdd", retrieval.completed, scaled, None),
+        ):
+            ours, baseline = ([mean_statistic(measure(v, where)) for v in runs] for runs in (vectors, plain))
+            points = partial(Points, ours, baseline, len(where))
+            board.add([titles[name], label], points, said, smaller_is_better=label.startswith("x"))
+    on_x, on_d = ([line for line in board.lines if line.labels[1].startswith(first)] for first in "xD")
+    notes = [*paper.NOTES["T9"], *no_data(titles[name] for name in missing)]
+    return Result(
+        "T9", "Analogies, Sen2Vec against Sen2Pro", [board.grid(PRESETS[preset].title, f"{lab.title}, x 100")],
+        f"x: {count_verdicts(on_x)}; D found: {count_verdicts(on_d)}", lab.signature(), notes, board.numbers(),
     )  # fmt: skip

@@ -17,20 +17,17 @@ SAMPLE_SIZES = (15, 30, 60, 120, 240, 480, 960)
 DIMENSIONS = (16, 32, 64, 128, 256, 512, 1024)
 FACTORS = (0.01, 0.1, 0.5, 0.9, 0.99, 1.01, 1.1, 2.0, 5.0, 10.0, 30.0, 100.0)
 COUNTS = (3, 5, 15, 50)
+_SIGNATURE = "simulation|trials:{}|seed:0"
 
 
 @dataclass(frozen=True)
 class Rates:
-    """How the error max |B(estimate) - B(truth)| of the diagonal estimator goes (Theorem 1).
+    """How the error max |B(estimate) - B(truth)| of the diagonal estimator goes (Theorem 1)."""
 
-    `by_n` and `by_k` hold the median error for each n and each k; `exponent_n` is the fitted power of n (the theorem:
-    -0.5), `exponent_k` that of log k (the theorem: at most 0.5, in the limit of many samples).
-    """
-
-    by_n: dict[int, float]
-    by_k: dict[int, float]
-    exponent_n: float
-    exponent_k: float
+    by_n: dict[int, float]  # the median error for each number of samples
+    by_k: dict[int, float]  # and for each number of dimensions
+    exponent_n: float  # the fitted power of n; the theorem: -0.5
+    exponent_k: float  # that of log k; the theorem: at most 0.5, in the limit of many samples
 
 
 def theorem_1(trials: int = 100, seed: int = 0, k: int = 384, n: int = 1000) -> Rates:
@@ -43,28 +40,24 @@ def theorem_1(trials: int = 100, seed: int = 0, k: int = 384, n: int = 1000) -> 
     True
     """
     rng = np.random.default_rng(seed)
-    by_n = {size: _median_error(rng, trials, size, k) for size in SAMPLE_SIZES}
-    by_k = {dim: _median_error(rng, trials, n, dim) for dim in DIMENSIONS}
-    return Rates(by_n, by_k, _slope(np.log([*by_n]), by_n), _slope(np.log(np.log([*by_k])), by_k))
 
+    def error(n: int, k: int) -> float:
+        truth = rng.uniform(0.5, 1.0, k)
+        errors = [np.abs(estimate(rng.normal(size=(n, k)) * np.sqrt(truth))[1] - truth).max() for _ in range(trials)]
+        return float(np.median(errors))
 
-def _median_error(rng: np.random.Generator, trials: int, n: int, k: int) -> float:
-    truth = rng.uniform(0.5, 1.0, k)
-    errors = [np.abs(estimate(rng.normal(size=(n, k)) * np.sqrt(truth))[1] - truth).max() for _ in range(trials)]
-    return float(np.median(errors))
+    def slope(x: Array64, errors: dict[int, float]) -> float:
+        return float(np.polyfit(x, np.log(list(errors.values())), 1)[0])
 
-
-def _slope(x: Array64, errors: dict[int, float]) -> float:
-    return float(np.polyfit(x, np.log(list(errors.values())), 1)[0])
+    by_n, by_k = {size: error(size, k) for size in SAMPLE_SIZES}, {dim: error(n, dim) for dim in DIMENSIONS}
+    return Rates(by_n, by_k, slope(np.log([*by_n]), by_n), slope(np.log(np.log([*by_k])), by_k))
 
 
 def theorem_2(trials: int = 500, seed: int = 0, k: int = 384, n: int = 15) -> dict[float, float]:
     """Simulate Theorem 2: KL(truth, Sen2Pro) < KL(truth, Sen2Vec) when eps < det(variance)^(1/k) / e.
 
     The truth is a diagonal Gaussian, Sen2Pro its estimate from n samples, Sen2Vec one of these samples with variance
-    eps in every dimension.
-
-    Returned is, for eps at each of FACTORS times the bound, the share of trials in which the inequality holds.
+    eps in every dimension. Return, for each factor, the share of trials where it holds with eps = factor * bound.
 
     >>> theorem_2(trials=20)[0.5]
     1.0
@@ -95,7 +88,7 @@ def kl(mean_a: Array64, variance_a: Array64, mean_b: Array64, variance_b: Array6
 
 def th1(lab: Lab) -> Result:
     """Theorem 1: the error of the diagonal estimator."""
-    trials = _trials(lab, 100)
+    trials = min(100, lab.limit or 100)
     rates = theorem_1(trials)
     grids = [
         Grid([name, *map(str, errors)], [["error", *(f"{error:.3f}" for error in errors.values())]], fixed)
@@ -118,38 +111,33 @@ def th1(lab: Lab) -> Result:
     axes = "samples n, or dimensions k", "median of the largest error of a variance"
     figure = draw(Panel(series, *axes, scales=("log", "log")))
     return Result(
-        "Th1", "Error of the diagonal estimator", grids, verdict, _signature(trials), notes, numbers, {"rates": figure}
-    )
+        "Th1", "Error of the diagonal estimator", grids, verdict, _SIGNATURE.format(trials), notes, numbers,
+        {"rates": figure},
+    )  # fmt: skip
 
 
 def th2(lab: Lab) -> Result:
     """Theorem 2: Sen2Pro is closer to the truth than Sen2Vec."""
-    trials = _trials(lab, 500)
-    found = {n: theorem_2(trials, n=n) for n in COUNTS}
+    trials = min(500, lab.limit or 500)
+    shares = {n: theorem_2(trials, n=n) for n in COUNTS}
     header = ["samples", *(f"{factor:g}" for factor in FACTORS)]
-    rows = [[str(n), *(f"{share:.2f}" for share in curve.values())] for n, curve in found.items()]
-    below = {n: min(share for factor, share in curve.items() if factor < 1) for n, curve in found.items()}
-    above = {n: min(share for factor, share in curve.items() if factor > 1) for n, curve in found.items()}
-    verdict = "smallest share below the bound and above it: " + "; ".join(
-        f"{n} samples {below[n]:.2f} and {above[n]:.2f}" for n in found
-    )
+    rows = [[str(n), *(f"{share:.2f}" for share in curve.values())] for n, curve in shares.items()]
+    below = {n: min(share for factor, share in curve.items() if factor < 1) for n, curve in shares.items()}
+    above = {n: min(share for factor, share in curve.items() if factor > 1) for n, curve in shares.items()}
+    smallest = "; ".join(f"{n} samples {below[n]:.2f} and {above[n]:.2f}" for n in shares)
     notes = list(paper.NOTES["Th2"])
-    if failing := ", ".join(str(n) for n in found if below[n] < 1):
+    if failing := ", ".join(str(n) for n in shares if below[n] < 1):
         poor = "the theorem leaves out how poor an estimate of the variances can be"
         notes.append(f"With {failing} samples the inequality fails even below the bound: {poor}.")
-    if beyond := ", ".join(str(n) for n in found if above[n] == 1):
+    if beyond := ", ".join(str(n) for n in shares if above[n] == 1):
         notes.append(f"With {beyond} samples it holds far beyond the bound: the condition is not needed.")
     grid = Grid(header, rows, f"Share of {trials} trials in which it holds, by eps as a multiple of the bound; k = 384")
-    numbers = [{"samples": n, "share": {str(f): s for f, s in curve.items()}} for n, curve in found.items()]
-    series = {f"{n} samples": list(curve.items()) for n, curve in found.items()}
+    numbers = [{"samples": n, "share": {str(f): s for f, s in curve.items()}} for n, curve in shares.items()]
+    series = {f"{n} samples": list(curve.items()) for n, curve in shares.items()}
     axes = "ε as a multiple of the theorem's bound", "share of trials where Sen2Pro is closer"
-    return Result("Th2", "KL(truth, Sen2Pro) < KL(truth, Sen2Vec)", [grid], verdict, _signature(trials), notes, numbers,
-                  {"shares": draw(Panel(series, *axes, at=1, scales=("log", "linear")))})  # fmt: skip
-
-
-def _trials(lab: Lab, usual: int) -> int:
-    return min(usual, lab.limit) if lab.limit else usual
-
-
-def _signature(trials: int) -> str:
-    return f"simulation|trials:{trials}|seed:0"
+    figure = draw(Panel(series, *axes, at=1, scales=("log", "linear")))
+    return Result(
+        "Th2", "KL(truth, Sen2Pro) < KL(truth, Sen2Vec)", [grid],
+        f"smallest share below the bound and above it: {smallest}", _SIGNATURE.format(trials), notes, numbers,
+        {"shares": figure},
+    )  # fmt: skip
