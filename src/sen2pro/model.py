@@ -5,36 +5,46 @@ from __future__ import annotations
 import hashlib
 import tempfile
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields
+from collections.abc import Mapping, Sequence
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sen2pro import __version__
 from sen2pro.checks import SOURCES, check_sentences, check_text
 from sen2pro.distances import distance, distance_pairwise
 from sen2pro.encoder.encoder import Encoder
 from sen2pro.errors import HeadMissing, Sen2ProError, Sen2ProWarning, one_of, shown
-from sen2pro.estimation.head import CONFIG, Head, on_sphere, shipped
+from sen2pro.estimation.head import CONFIG, Head, misfits, on_sphere, shipped
 from sen2pro.estimation.moments import Moments, combine
 from sen2pro.estimation.shrinkage import shrunk, shrunk_to_batch
 from sen2pro.estimation.whitening import Whitening
 from sen2pro.files import documents
 from sen2pro.files.atomic import new_folder
-from sen2pro.files.documents import TEXT, record
 from sen2pro.files.text import check_path
 from sen2pro.gaussian import Gaussian
 from sen2pro.progress import Show
 from sen2pro.sampling.edits import OPERATIONS
 from sen2pro.sampling.sampler import Sampler
-from sen2pro.settings import ADDED_LATER, DEFAULT_MODEL, JSON_CHECKS, Settings, arguments
+from sen2pro.settings import ADDED_LATER, DATA, DEFAULT_MODEL, JSON_CHECKS, Settings, arguments
 from sen2pro.signature import Signature
 from sen2pro.types import Array, Array64
 
 _SETTINGS_FILE, _WHITENING_FILE = "sen2pro.json", "sen2pro_whitening.safetensors"
+_KEPT = ("pooling", "normalize", "dropout")  # what `Sen2Pro(folder)` takes from a saved model
+# All that a folder may set; what is optional was not there in version 0.4.
+_SAVED = documents.record(
+    {"version": documents.TEXT, "name": documents.TEXT, **{n: JSON_CHECKS[n] for n in DATA if n not in ADDED_LATER}},
+    {"hash": documents.TEXT, **{name: JSON_CHECKS[name] for name in ADDED_LATER}},
+)
+_Estimates = dict[str, tuple[Array64, Array64]]  # mean and variance of each source
+
+
+def _read_only(path: str) -> Any:
+    """Make a property of an attribute, which may be one of an attribute."""
+    return property(attrgetter(path))
 
 
 class Sen2Pro:
@@ -46,11 +56,11 @@ class Sen2Pro:
         Hub id, local folder, `SentenceTransformer`, or Hugging Face model object.
     method
         `sampling` is the paper's: N forward passes for each kind of uncertainty. `one-pass` predicts what sampling
-        would give from a single plain pass, by a head (see `distill`); the package includes one for the default model.
-        `shrinkage` joins few samples with what the head predicts or, if there is none, with what the sentences of
-        the batch have in common: then, and only then, a result depends on its batch.
+        would give from one plain pass, by a head (see `distill`); the package has one for the default model.
+        `shrinkage` joins few samples with the head's prediction or, without a head, with what the sentences of the
+        batch have in common; only then does a result depend on its batch.
     samples
-        Number of samples N of each source of uncertainty, or a pair (model, data); without meaning in one pass.
+        Number of samples N of each kind of uncertainty, or a pair (model, data); without meaning in one pass.
     uncertainty
         `both`, `model` (MC dropout) or `data` (word-level edits).
     combine
@@ -58,28 +68,27 @@ class Sen2Pro:
     pooling
         `mean`, `cls` or `first-last-avg`; the model's own by default.
     normalize
-        Whether every sample is scaled to length 1. By default as the model is made: yes for cosine models. The
-        mean of the samples is never scaled again; its length says how much the samples agree.
+        Whether every sample is scaled to length 1; by default yes for cosine models. The mean of the samples is not
+        scaled again: its length says how much the samples agree.
     head
         A fitted `Head`, or the folder of one; by default the one saved with the model or shipped with the package.
     whitening
         A fitted `Whitening`, or False for none; by default the one saved with the model, if any.
     dropout
-        Overrides every dropout rate of the network, also where its configuration says 0.
+        One rate for all dropout of the network, also where its configuration says 0.
     seed
         Makes the whole result reproducible.
     device
         `cpu`, `cuda`, `mps`, ...; the best there is by default.
     precision
-        `float32`; `bfloat16` or `float16` make matrix products cheaper on a GPU (autocast), for rounding errors far
-        below dropout's own noise.
+        `float32`; `bfloat16` or `float16` make matrix products faster on a GPU. The rounding is far below the noise.
     vocabulary
         Words for the edits; by default the whole words of the model's tokenizer.
     tokenizer
         For a Hugging Face model object whose tokenizer cannot be found under its own name.
     revision, trust_remote_code, allow_pickle
-        For models from the hub: which version, whether its Python code may run, whether weights in pickle format
-        (which can run code too) may be read.
+        For models from the hub: the version, whether the model's own Python code may run, and whether weights in
+        pickle format, which can run code too, may be read.
 
     Examples
     --------
@@ -87,9 +96,8 @@ class Sen2Pro:
     >>> g = model.encode(["A man is playing a guitar.", "Someone plays an instrument.", "The market fell."])
     >>> g.shape
     (3, 384)
-    >>> similarity = model.similarity(g, g)  # greater is closer
-    >>> bool(similarity[0, 1] > similarity[0, 2])
-    True
+    >>> model.similarity(g, g)[0].argsort()[::-1].tolist()  # greater is closer
+    [0, 1, 2]
     """
 
     def __init__(
@@ -114,13 +122,12 @@ class Sen2Pro:
         trust_remote_code: bool = False,
         allow_pickle: bool = False,
     ) -> None:
-        given = {name: value for name, value in locals().items() if name in _NAMES}
+        given = {name: value for name, value in locals().items() if name != "self"}
         self._start(Settings(**given), _saved_settings(model))
 
     def _start(self, settings: Settings, saved: Mapping[str, Any]) -> None:
         """Load the model. Settings left open take the values saved with it."""
-        own = {name: saved.get(name) for name in _OF_THE_ENCODER if getattr(settings, name) is None}
-        settings = settings.changed(**own)
+        settings = settings.changed(**{name: saved.get(name) for name in _KEPT if getattr(settings, name) is None})
         self.encoder = Encoder(settings)
         self.encoder.name = saved.get("name", self.encoder.name)
         if saved.get("hash") not in (None, self.encoder.hash):
@@ -131,12 +138,9 @@ class Sen2Pro:
         if settings.normalize is None:
             settings = settings.changed(normalize=self.encoder.unit)
         self._settings = settings
+        whitening = self._find_whitening(settings.whitening, saved)
         self._sampler = Sampler(
-            self.encoder,
-            settings.seed,
-            words=self._words,
-            normalize=bool(settings.normalize),
-            whitening=self._find_whitening(settings.whitening, saved),
+            self.encoder, settings.seed, lambda: self.vocabulary, bool(settings.normalize), whitening
         )
         if "model" in self.sources:
             self._check_dropout()
@@ -144,55 +148,27 @@ class Sen2Pro:
         if self.method != "sampling" or settings.head is not None:
             self._head = self._find_head(settings.head)
 
-    @property
-    def settings(self) -> Settings:
-        """The settings in use; what was left open is filled in."""
-        return self._settings
-
-    @property
-    def method(self) -> str:
-        """`sampling`, `shrinkage` or `one-pass`."""
-        return self._settings.method
-
-    @property
-    def uncertainty(self) -> str:
-        """`both`, `model` or `data`."""
-        return self._settings.uncertainty
-
-    @property
-    def combine(self) -> str:
-        """How the two kinds of uncertainty are joined."""
-        return self._settings.combine
-
-    @property
-    def sources(self) -> tuple[str, ...]:
-        """The kinds of uncertainty in use."""
-        return self._settings.sources
-
-    @property
-    def samples(self) -> dict[str, int]:
-        """The number of samples of each kind of uncertainty."""
-        return self._settings.counts
-
-    @property
-    def seed(self) -> int:
-        """What makes the result reproducible."""
-        return self._settings.seed
+    # The parameters above, as they are in use.
+    method: str = _read_only("_settings.method")
+    uncertainty: str = _read_only("_settings.uncertainty")
+    combine: str = _read_only("_settings.combine")
+    seed: int = _read_only("_settings.seed")
+    normalize: bool = _read_only("_sampler.normalize")
+    whitening: Whitening | None = _read_only("_sampler.whitening")
+    head: Head | None = _read_only("_head")
+    sources: tuple[str, ...] = _read_only("_settings.sources")
+    """The kinds of uncertainty in use."""
+    samples: dict[str, int] = _read_only("_settings.counts")
+    """The number of samples of each kind of uncertainty."""
+    settings: Settings = _read_only("_settings")
+    """All settings in use; what was left open is filled in."""
+    sampler: Sampler = _read_only("_sampler")
+    """What runs the encoder."""
 
     @property
     def depends_on_batch(self) -> bool:
         """True only for shrinkage without a head: its result depends on the other sentences of the batch."""
         return self.method == "shrinkage" and self._head is None
-
-    @property
-    def sampler(self) -> Sampler:
-        """What runs the encoder."""
-        return self._sampler
-
-    @property
-    def head(self) -> Head | None:
-        """The head that predicts in one pass, if this model has one."""
-        return self._head
 
     def _find_head(self, head: Head | str | Path | None) -> Head | None:
         signature = self.signature()
@@ -200,52 +176,45 @@ class Sen2Pro:
             raise Sen2ProError(f"head is a fitted Head or the folder of one, not {shown(head)}")
         if head is None and self.encoder.folder and (self.encoder.folder / CONFIG).is_file():
             head = self.encoder.folder
-        found = Head.load(head) if isinstance(head, (str, Path)) else head or shipped(signature)
-        if found is None:
-            if self.method == "one-pass":
-                raise HeadMissing(
-                    f"there is no head for {self.encoder.name} with these settings; fit one on a few thousand "
-                    "sentences: Sen2Pro(...).distill(corpus), or sen2pro distill"
-                )
+        fitting = Head.load(head) if isinstance(head, (str, Path)) else head or shipped(signature)
+        if fitting is None and self.method == "one-pass":
+            raise HeadMissing(
+                f"there is no head for {self.encoder.name} with these settings; fit one on a few thousand sentences: "
+                "Sen2Pro(...).distill(corpus), or sen2pro distill"
+            )
+        if fitting is None:
             return None
-        misfits = found.misfits(signature) or [f"no {s} uncertainty" for s in self.sources if s not in found.sources]
-        if not misfits and (found.dim != self.dim or max(found.layers, default=-1) >= self.encoder.depth):
-            misfits = [f"it was made for another network, with {found.dim} dimensions"]
-        if misfits:
-            raise HeadMissing(f"the head does not fit this model: {'; '.join(misfits)}; fit one for it with distill")
-        return found
+        missing = [f"no {source} uncertainty" for source in self.sources if source not in fitting.sources]
+        reasons = misfits(fitting.space, signature) or missing
+        if not reasons and (fitting.dim != self.dim or max(fitting.layers, default=-1) >= self.encoder.depth):
+            reasons = [f"it was made for another network, with {fitting.dim} dimensions"]
+        if reasons:
+            raise HeadMissing(f"the head does not fit this model: {'; '.join(reasons)}; fit one for it with distill")
+        return fitting
 
     def _find_whitening(self, whitening: Whitening | bool | None, saved: Mapping[str, Any]) -> Whitening | None:
+        if whitening is None and self.encoder.folder and (self.encoder.folder / _WHITENING_FILE).is_file():
+            if self.encoder.pooling != saved.get("pooling"):
+                raise Sen2ProError(
+                    f"the whitening saved with this model does not fit {self.encoder.pooling_name} pooling; leave the "
+                    "pooling as it was saved, or pass whitening=False"
+                )
+            return Whitening.load(self.encoder.folder / _WHITENING_FILE)
         if isinstance(whitening, Whitening):
             return whitening
         if whitening is not None and whitening is not False:
-            raise Sen2ProError(
-                "whitening is a fitted Whitening, or False; to fit one: Sen2Pro(...).fit_whitening(corpus)"
-            )
-        path = self.encoder.folder / _WHITENING_FILE if self.encoder.folder else None
-        if whitening is False or path is None or not path.is_file():
-            return None
-        if self.encoder.pooling != saved.get("pooling"):
-            raise Sen2ProError(
-                f"the whitening saved with this model does not fit {self.encoder.pooling_name} pooling; leave the "
-                "pooling as it was saved, or pass whitening=False"
-            )
-        return Whitening.load(path)
+            raise Sen2ProError("whitening is False or a fitted Whitening; to fit one: model.fit_whitening(corpus)")
+        return None
 
     def _check_dropout(self) -> None:
-        rates = {site.rate for site in self.encoder.sites}
-        if not any(rates):
+        if not any(site.rate for site in self.encoder.sites):
             raise Sen2ProError(
                 "dropout is 0 in this model, so every sample would be the same; pass dropout=0.1 (a rate it was not "
                 "trained with) or uncertainty='data'"
             )
         if not self.encoder.trained_with_dropout:
-            warnings.warn(
-                f"this model was not trained with dropout; treat its variances at a rate of {self.encoder.rate} as a "
-                "rough guide",
-                Sen2ProWarning,
-                stacklevel=3,
-            )
+            rough = f"this model was not trained with dropout; its variances at a rate of {self.encoder.rate} are rough"
+            warnings.warn(rough, Sen2ProWarning, stacklevel=3)
 
     def __repr__(self) -> str:
         how = "" if self.method == "sampling" else f" method={self.method!r},"
@@ -264,30 +233,16 @@ class Sen2Pro:
 
     def finds_its_whitening(self) -> bool:
         """Tell whether the whitening in use is the one in this model's folder."""
-        found = self._find_whitening(None, {"pooling": self.encoder.pooling})
-        return found is not None and self.whitening is not None and found.hash == self.whitening.hash
-
-    @property
-    def normalize(self) -> bool:
-        """Whether every sample is scaled to length 1."""
-        return self.sampler.normalize
-
-    @property
-    def whitening(self) -> Whitening | None:
-        """The whitening in use, if any."""
-        whitening = self.sampler.whitening
-        return whitening if isinstance(whitening, Whitening) else None
+        saved = self._find_whitening(None, {"pooling": self.encoder.pooling})
+        return saved is not None and self.whitening is not None and saved.hash == self.whitening.hash
 
     @property
     def vocabulary(self) -> list[str]:
         """The words that edits draw from."""
-        return list(self._words())
-
-    def _words(self) -> Sequence[str]:
         words = self._settings.vocabulary or self.encoder.vocabulary
         if not words:
             raise Sen2ProError("this tokenizer has no whole words to edit with; pass vocabulary=[...]")
-        return words
+        return list(words)
 
     @property
     def dim(self) -> int:
@@ -298,9 +253,10 @@ class Sen2Pro:
         """Return what travels with every Gaussian: all that is needed to repeat it (for one source, if given)."""
         sources = (one_of("source", source, SOURCES),) if source is not None else self.sources
         check_text("prompt", prompt)
+        prior = self._head or "prior from the batch"
         rates = sorted({site.rate for site in self.encoder.sites}) if "model" in sources else []
         words = self._settings.vocabulary
-        own = "" if words is None else "+vocabulary " + _short_hash("\n".join(words))
+        own = "" if words is None else "+vocabulary " + hashlib.sha256("\n".join(words).encode()).hexdigest()[:8]
         return Signature(
             model=self.encoder.name,
             hash=self.encoder.hash,
@@ -316,13 +272,9 @@ class Sen2Pro:
             prompt=prompt or "no",
             seed=str(self.seed) if self.method != "one-pass" else "no",
             combine=self.combine if len(sources) > 1 else "no",
-            estimator=self._estimator(),
+            estimator="diagonal" if self.method == "sampling" else f"{self.method} ({prior})",
             version=__version__,
         )
-
-    def _estimator(self) -> str:
-        head = getattr(self, "_head", None)  # not there while it is being looked for
-        return "diagonal" if self.method == "sampling" else f"{self.method} ({head or 'prior from the batch'})"
 
     def encode(
         self,
@@ -340,11 +292,9 @@ class Sen2Pro:
         sentences
             A list gives a batch (n, k), a single string a single Gaussian (k,), an empty list (0, k).
         batch_size
-            Forward passes done at once, by default as many as a CPU's cache (or a GPU) takes. It changes speed and
-            memory, not the result.
+            Forward passes done at once, by default what fits. It changes speed and memory, not the result.
         show_progress_bar
-            By default shown on a terminal when the work takes more than a few batches. A function is called with
-            the number of samples done since it was last called.
+            By default shown on a terminal for long work. A function is called with the number of samples done since.
         prompt_name, prompt
             A prompt of the model by name, or its text, put before each sentence; edits leave it alone.
 
@@ -353,12 +303,9 @@ class Sen2Pro:
         Gaussian
             float32 mean and variance, with the signature of this model.
         """
+        prompt = self.encoder.prompt(prompt, prompt_name)
         parts = self.encode_sources(
-            sentences,
-            batch_size=batch_size,
-            show_progress_bar=show_progress_bar,
-            prompt_name=prompt_name,
-            prompt=prompt,
+            sentences, batch_size=batch_size, show_progress_bar=show_progress_bar, prompt=prompt
         )
         return self.join(parts)
 
@@ -373,60 +320,44 @@ class Sen2Pro:
     ) -> dict[str, Gaussian]:
         """Return the Gaussians of model and data uncertainty apart, by name; arguments as for `encode`."""
         texts, prefix = check_sentences(sentences), self.encoder.prompt(prompt, prompt_name)
-        found: dict[str, tuple[Array64, Array64]] = {}
-        if self.method != "one-pass":
-            moments = {source: Moments(len(texts), self.dim) for source in self.sources}
-            for source, index, _, vectors in self._draw(texts, prefix, batch_size, show_progress_bar):
-                moments[source].update(index, vectors)
-            found = {source: (m.mean, m.variance) for source, m in moments.items()}
-        coverage = None
-        if self.method != "sampling" and texts:
-            found, coverage = self._with_head(texts, prefix, found, batch_size, show_progress_bar)
-        empty = np.zeros((0, self.dim))
-        parts = {
-            name: Gaussian(*found.get(name, (empty, empty)), self.signature(prefix, name), coverage)
-            for name in self.sources
-        }
-        return {name: part[0] for name, part in parts.items()} if isinstance(sentences, str) else parts
-
-    def _draw(
-        self, texts: list[str], prompt: str, batch_size: int | None, show: Show
-    ) -> Iterator[tuple[str, NDArray[np.int64], NDArray[np.int64], Array]]:
         counts = {source: self.samples[source] for source in self.sources}
-        return self.sampler.draw(texts, prompt, counts, batch_size, show)
+        estimates: _Estimates = {}
+        coverage = None
+        if self.method != "one-pass" or not texts:
+            moments = {source: Moments(len(texts), self.dim) for source in counts}
+            for source, index, _, vectors in self.sampler.draw(texts, prefix, counts, batch_size, show_progress_bar):
+                moments[source].update(index, vectors)
+            estimates = {source: (each.mean, each.variance) for source, each in moments.items()}
+        if self.method != "sampling" and texts:
+            estimates, coverage = self._with_head(texts, prefix, estimates, batch_size, show_progress_bar)
+        parts = {name: Gaussian(*each, self.signature(prefix, name), coverage) for name, each in estimates.items()}
+        return {name: part[0] for name, part in parts.items()} if isinstance(sentences, str) else parts
 
     def join(self, parts: Mapping[str, Gaussian]) -> Gaussian:
         """Join what `encode_sources` returned into what `encode` returns."""
         if not isinstance(parts, Mapping) or set(parts) != set(self.sources):
             given = list(parts) if isinstance(parts, Mapping) else parts
-            raise Sen2ProError(
-                f"this model joins {' and '.join(self.sources)}, as encode_sources gives them, not {shown(given)}"
-            )
+            wanted = " and ".join(self.sources)
+            raise Sen2ProError(f"this model joins {wanted}, as encode_sources gives them, not {shown(given)}")
         estimates = [(parts[name].mean, parts[name].variance) for name in self.sources]
-        signature = parts[self.sources[0]].signature
-        prompt = signature.prompt if signature and signature.prompt != "no" else ""
         counts = [self.samples[name] for name in self.sources]
-        coverage = parts[self.sources[0]].coverage
-        return Gaussian(*combine(estimates, counts, self.combine), self.signature(prompt), coverage)
+        first = parts[self.sources[0]]
+        prompt = first.signature.prompt if first.signature and first.signature.prompt != "no" else ""
+        return Gaussian(*combine(estimates, counts, self.combine), self.signature(prompt), first.coverage)
 
     def _with_head(
-        self,
-        texts: list[str],
-        prompt: str,
-        sampled: Mapping[str, tuple[Array64, Array64]],
-        batch_size: int | None,
-        show: Show,
-    ) -> tuple[dict[str, tuple[Array64, Array64]], Array | None]:
+        self, texts: list[str], prompt: str, sampled: _Estimates, batch_size: int | None, show: Show
+    ) -> tuple[_Estimates, Array | None]:
         """Return mean and variance of each source, predicted or shrunk, and how well the head knows the sentences."""
-        result: dict[str, tuple[Array64, Array64]] = {}
+        result: _Estimates = {}
         if self._head is None:
             for name, (mean, variance) in sampled.items():
                 n = self.samples[name]
                 result[name] = mean, shrunk_to_batch(variance * n / (n - 1), n)
             return result, None
-        shown = show if self.method == "one-pass" else False
+        alone = self.method == "one-pass"
         states = self.sampler.plain(
-            texts, prompt, layers=self._head.layers, batch_size=batch_size, show=shown, warn=self.method == "one-pass"
+            texts, prompt, layers=self._head.layers, batch_size=batch_size, show=show if alone else False, warn=alone
         )
         plain = self.sampler.finish(states.vectors)
         for name in self.sources:
@@ -450,16 +381,14 @@ class Sen2Pro:
         show_progress_bar: Show = None,
         verbose: bool = True,
     ) -> Sen2Pro:
-        """Fit a head on a corpus, so that one plain pass predicts what sampling would give; returns the model itself.
+        """Fit a head on a corpus and use it from now on, by the method `one-pass`; returns the model itself.
 
-        Takes unlabelled sentences only, of the kinds and lengths that are to be encoded, a few thousand of them; the
-        encoder is not changed. From now on the method is `one-pass`. A warning says if the head is worse than a
-        constant (see `Head.flaw`).
+        The encoder is not changed. A warning says if the head is worse than a constant (see `Head.flaw`).
 
         Parameters
         ----------
         corpus
-            Sentences; repeated ones count once.
+            A few thousand sentences, of the kinds and lengths that are to be encoded; repeated ones count once.
         samples
             Samples of each sentence and kind of uncertainty that the head learns from.
         held_out
@@ -489,19 +418,19 @@ class Sen2Pro:
         prompt_name: str | None = None,
         prompt: str | None = None,
     ) -> Array:
-        """Return the raw samples (n, N, k), or (N, k) of a single string, to estimate from for yourself.
+        """Return the raw samples (n, N, k), or (N, k) of a single string; arguments as for `encode`.
 
-        With `uncertainty="both"` N is the sum of both numbers of samples, those of the model first. Arguments as
-        for `encode`; unlike there, memory grows with N.
+        With `uncertainty="both"`, N is the sum of both numbers of samples: first the model's, then the data's.
 
         >>> model = Sen2Pro("all-MiniLM-L6-v2", samples=(3, 2))
         >>> model.sample(["One sentence.", "Another one."]).shape
         (2, 5, 384)
         """
         texts, prefix = check_sentences(sentences), self.encoder.prompt(prompt, prompt_name)
-        result = np.empty((len(texts), sum(self.samples[name] for name in self.sources), self.dim), np.float32)
-        for source, index, number, vectors in self._draw(texts, prefix, batch_size, show_progress_bar):
-            offset = 0 if source == self.sources[0] else self.samples[self.sources[0]]
+        counts = {source: self.samples[source] for source in self.sources}
+        result = np.empty((len(texts), sum(counts.values()), self.dim), np.float32)
+        for source, index, number, vectors in self.sampler.draw(texts, prefix, counts, batch_size, show_progress_bar):
+            offset = 0 if source == self.sources[0] else counts[self.sources[0]]
             result[index, offset + number] = vectors
         return result[0] if isinstance(sentences, str) else result
 
@@ -531,8 +460,7 @@ class Sen2Pro:
     def similarity(self, a: Gaussian, b: Gaussian, *, metric: str = "sen2pro", alpha: float | str = "ratio") -> Array:
         """Return the similarity of every Gaussian in `a` with every one in `b`: (n, m), greater is closer.
 
-        It is the negative of `sen2pro.distance`; by default of the paper's distance (Eq. 6) in this model's own
-        geometry.
+        It is the negative of `sen2pro.distance`, by default the paper's (Eq. 6) in this model's own geometry.
         """
         return np.float32(0) - distance(a, b, metric, alpha=alpha)  # so that no 0 is printed as -0
 
@@ -581,55 +509,34 @@ class Sen2Pro:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the name or folder if the weights are unchanged, else the weights."""
-        head, whitening = self._head, self.whitening
-        own = {"head": head, "whitening": whitening if whitening is not None else False}
-        settings = {each.name: getattr(self._settings, each.name) for each in fields(Settings)} | own
-        if self._settings.is_file and self.encoder.is_as_loaded:
-            return _from_settings, (settings, {"name": self.encoder.name, "hash": self.encoder.hash})
+        settings = self._settings.changed(head=self._head, whitening=self.whitening or False)
+        if isinstance(settings.model, (str, Path)) and self.encoder.is_as_loaded:
+            return _unpickled, (settings, {"name": self.encoder.name, "hash": self.encoder.hash}, {})
         with tempfile.TemporaryDirectory() as folder:
             self.encoder.save(Path(folder))
-            content = {
-                path.relative_to(folder).as_posix(): path.read_bytes()
-                for path in Path(folder).rglob("*")
-                if path.is_file()
-            }
-        return _from_content, (content, settings | {"model": None, "tokenizer": None}, self.encoder.name)
+            paths = [path for path in Path(folder).rglob("*") if path.is_file()]
+            files = {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
+        return _unpickled, (settings.changed(model=None, tokenizer=None), {"name": self.encoder.name}, files)
 
 
-def _from_settings(settings: dict[str, Any], saved: dict[str, Any]) -> Sen2Pro:
-    """Load a model that was pickled by its name or folder."""
+def _unpickled(settings: Settings, saved: Mapping[str, str], files: Mapping[str, bytes]) -> Sen2Pro:
+    """Load a model that was pickled by its name or folder, or else with all its files."""
     model = Sen2Pro.__new__(Sen2Pro)
-    model._start(Settings(**settings), saved)
-    return model
-
-
-def _from_content(content: dict[str, bytes], settings: dict[str, Any], name: str) -> Sen2Pro:
-    """Load a model that was pickled with all its files."""
+    if not files:
+        model._start(settings, saved)
+        return model
     with tempfile.TemporaryDirectory() as folder:
-        for place, data in content.items():
+        for place, data in files.items():
             path = Path(folder, place)
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(data)
-        model = _from_settings(settings | {"model": folder}, {"name": name})
+        model._start(settings.changed(model=folder), saved)
     model.encoder.folder = None  # its files are not there any more
     model._settings = model.settings.changed(model=model.encoder.source, tokenizer=model.encoder.tokenizer)
     return model
-
-
-_NAMES = tuple(each.name for each in fields(Settings))
-_OF_THE_ENCODER = ("pooling", "normalize", "dropout")  # what `Sen2Pro(folder)` takes from a saved model
-# All that a folder may set; what is optional was not there in version 0.4.
-_SAVED = record(
-    {"version": TEXT, "name": TEXT, **{name: check for name, check in JSON_CHECKS.items() if name not in ADDED_LATER}},
-    {"hash": TEXT, **{name: JSON_CHECKS[name] for name in ADDED_LATER}},
-)
 
 
 def _saved_settings(model: Any) -> dict[str, Any]:
     """Return what `Sen2Pro.save` wrote into a folder; nothing for any other model."""
     path = check_path(model) / _SETTINGS_FILE if isinstance(model, (str, Path)) else None
     return documents.read(path, _SAVED) if path and path.is_file() else {}
-
-
-def _short_hash(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:8]

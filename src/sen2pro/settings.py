@@ -1,14 +1,13 @@
 """The one list of what makes a `Sen2Pro`: checked once, then read by files, signatures and the command line.
 
-A field says in its metadata who may set it. *Data* settings may stand in a file. All others, above all permissions, are
-for the caller alone: a file that sets one is refused.
+*Data* settings may stand in a file. All others, above all permissions, are for the caller alone: a file that sets one
+is refused.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,12 +27,13 @@ POOLINGS = ("mean", "cls", "first-last-avg")
 PRECISIONS = ("float32", "bfloat16", "float16")
 DEFAULT_SAMPLES = 15
 
-_text, _null = documents.one_of_texts, documents.NULL
-_COUNTS = documents.either(_null, documents.record(dict.fromkeys(SOURCES, documents.COUNT)))
+_text = documents.one_of_texts
+_COUNTS = documents.record(dict.fromkeys(SOURCES, documents.COUNT))
 
 
 def _data(default: Any, check: documents.Check, help: str, kind: type = str, flags: tuple[str, ...] = ()) -> Any:
-    """Declare a setting that a file may hold; `check` is what its JSON must be."""
+    """Declare a setting that a file may hold; `check` is what its JSON must be, and null where the default is None."""
+    check = documents.either(documents.NULL, check) if default is None else check
     return field(default=default, metadata={"check": check, "help": help, "kind": kind, "flags": flags})
 
 
@@ -57,34 +57,22 @@ class Settings:
     """
 
     model: Any = _caller(DEFAULT_MODEL, "Hub id or folder of the encoder.", flags=("--model", "-m"))
-    method: str = _data(
-        "sampling", _text(*METHODS), "sampling (the paper's), one-pass (a head predicts) or shrinkage (both)."
-    )  # fmt: skip
+    method: str = _data("sampling", _text(*METHODS), "sampling (the paper's), one-pass (a head's) or shrinkage (both).")
     samples: int | tuple[int, int] | None = _data(
         None, _COUNTS, "Samples of each uncertainty: one number, or MODEL+DATA as in 15+15. (default: 15)"
     )
     uncertainty: str = _data("both", _text(*UNCERTAINTIES), "both, model (MC dropout) or data (word edits).")
     combine: str = _data("individual", _text(*COMBINATIONS), "How the two are joined: individual or unified.")
-    pooling: str | None = _data(
-        None, documents.either(_null, _text(*POOLINGS)), "mean, cls or first-last-avg. (default: the model's own)"
-    )
+    pooling: str | None = _data(None, _text(*POOLINGS), "mean, cls or first-last-avg. (default: the model's own)")
     normalize: bool | None = _data(
-        None, documents.either(_null, documents.TRUTH), "Unit sphere or raw vectors. (default: as the model is made)",
-        bool, ("--normalize/--no-normalize",),
-    )  # fmt: skip
-    head: Head | str | Path | None = _caller(
-        None, "Folder of a head. (default: the model's own, or the one that comes with sen2pro)"
+        None, documents.TRUTH, "Unit sphere or raw vectors. (default: as the model is made)", bool
     )
+    head: Head | str | Path | None = _caller(None, "Folder of a head. (default: the model's own, or the package's)")
     whitening: Whitening | bool | None = _caller(None)
-    dropout: float | None = _data(
-        None,
-        documents.either(_null, documents.NUMBER),
-        "Dropout rate for the whole network. (default: its own rates)",
-        float,
-    )
+    dropout: float | None = _data(None, documents.NUMBER, "One rate for all dropout. (default: the network's)", float)
     seed: int = _data(0, documents.WHOLE, "Makes the result reproducible.", int)
     precision: str = _data("float32", _text(*PRECISIONS), "float32; bfloat16 or float16 for matrix products on a GPU.")
-    vocabulary: tuple[str, ...] | None = _data(None, documents.either(_null, documents.list_of(documents.TEXT)), "")
+    vocabulary: tuple[str, ...] | None = _data(None, documents.list_of(documents.TEXT), "")
     tokenizer: Any = _caller(None)
     device: str | None = _caller(None, "cpu, cuda, mps. (default: the best there is)")
     revision: str | None = _caller(None, "Version of a model on the hub: branch, tag or commit.")
@@ -100,39 +88,30 @@ class Settings:
         if self.pooling is not None:
             one_of("pooling", self.pooling, POOLINGS)
         if not isinstance(self.normalize, bool | None):
-            raise Sen2ProError(
-                f"normalize must be True, False or None (as the model is made), not {shown(self.normalize)}"
-            )
+            raise Sen2ProError(f"normalize must be True, False or None (the model's own), not {shown(self.normalize)}")
         if self.method == "one-pass" and self.samples is not None:
             raise Sen2ProError("one pass takes no samples; to add some to what the head predicts: method='shrinkage'")
         for name in ("trust_remote_code", "allow_pickle"):
             if not isinstance(getattr(self, name), bool):
                 raise Sen2ProError(f"{name} must be True or False, not {shown(getattr(self, name))}")
-        self._set(
-            "samples", None if self.samples is None else tuple(check_samples(self.samples, self.sources).values())
-        )
-        self._set("dropout", check_rate(self.dropout))
-        self._set("seed", check_seed(self.seed))
+        counts = None if self.samples is None else check_samples(self.samples, self.sources)
         words = check_vocabulary(self.vocabulary)
-        self._set("vocabulary", None if words is None else tuple(words))
-
-    def _set(self, name: str, value: Any) -> None:
-        object.__setattr__(self, name, value)
+        proper = {
+            "samples": counts and tuple(counts.values()), "dropout": check_rate(self.dropout),
+            "seed": check_seed(self.seed), "vocabulary": words and tuple(words),
+        }  # fmt: skip
+        for name, value in proper.items():
+            object.__setattr__(self, name, value)
 
     @property
     def sources(self) -> tuple[str, ...]:
         """The kinds of uncertainty in use."""
         return SOURCES if self.uncertainty == "both" else (self.uncertainty,)
 
-    @cached_property
+    @property
     def counts(self) -> dict[str, int]:
         """The number of samples of each kind of uncertainty; in one pass, those that its head stands for."""
         return check_samples(DEFAULT_SAMPLES if self.samples is None else self.samples, ())
-
-    @property
-    def is_file(self) -> bool:
-        """Whether the model is a hub id or a folder, and not an object in memory."""
-        return isinstance(self.model, (str, Path))
 
     def changed(self, **changes: Any) -> Settings:
         """Return the same settings with some changed; going to one pass forgets the number of samples."""
@@ -142,26 +121,24 @@ class Settings:
 
     def to_json(self) -> dict[str, Any]:
         """Return the data settings as JSON: what may stand in a file."""
-        found = {name: getattr(self, name) for name in DATA}
-        found["samples"] = None if self.samples is None else self.counts
-        found["vocabulary"] = None if self.vocabulary is None else list(self.vocabulary)
-        return found
+        document = {name: getattr(self, name) for name in DATA}
+        words = self.vocabulary and list(self.vocabulary)
+        return {**document, "samples": self.samples and self.counts, "vocabulary": words}
 
 
 def arguments(document: Mapping[str, Any]) -> dict[str, Any]:
     """Return the data settings of a document that `JSON_CHECKS` have passed, as arguments of `Sen2Pro`."""
-    found = {name: value for name, value in document.items() if name in DATA}
-    samples = found.get("samples")
-    if samples is not None:
-        found["samples"] = tuple(samples[source] for source in SOURCES)
-    if found.get("method") == "one-pass":
-        found.pop("samples", None)  # files of version 0.4 have a number there
-    return found
+    given = {name: value for name, value in document.items() if name in DATA}
+    if given.get("samples") is not None:
+        given["samples"] = tuple(given["samples"][source] for source in SOURCES)
+    if given.get("method") == "one-pass":
+        given.pop("samples", None)  # files of version 0.4 have a number there
+    return given
 
 
-DATA = tuple(each.name for each in fields(Settings) if "check" in each.metadata)
-CALLER = tuple(each.name for each in fields(Settings) if "check" not in each.metadata)
 JSON_CHECKS: dict[str, documents.Check] = {
     each.name: each.metadata["check"] for each in fields(Settings) if "check" in each.metadata
 }
+DATA = tuple(JSON_CHECKS)
+CALLER = tuple(each.name for each in fields(Settings) if each.name not in DATA)
 ADDED_LATER = ("precision", "vocabulary")  # settings that older files do not have; a new data setting goes here

@@ -1,15 +1,15 @@
 """Fit a head: the samples of a corpus are the teacher, one plain pass is the pupil, ridge regression the lesson.
 
-All of it is in closed form. Targets are turned to their principal components, each with a penalty of its own, chosen by
-leave-one-out error; the hidden states to read and the scale to predict variances on are chosen on sentences held out.
+Targets are turned to their principal components, each with a penalty chosen by leave-one-out error. The hidden states
+to read, and the scale to predict variances on, are chosen on sentences held out.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from sen2pro import __version__
 from sen2pro.checks import MOST_SAMPLES, check_whole, share
 from sen2pro.errors import Sen2ProError, shown
-from sen2pro.estimation.head import TRANSFORMS, Coverage, Head, Linear, basis, space_of
+from sen2pro.estimation.head import SPACE, TRANSFORMS, Coverage, Head, Linear, basis
 from sen2pro.estimation.shrinkage import Strength, dof_of_noise, log_bias
 from sen2pro.gaussian import floored
 from sen2pro.progress import Show, progress
@@ -28,12 +28,13 @@ if TYPE_CHECKING:
     from sen2pro.model import Sen2Pro
 
 Rows = NDArray[np.int64]  # which sentences
+Layers = tuple[int, ...] | None  # hidden states that are read; None: the length alone
+_Choice = tuple[Layers, str, Layers]  # what is read for the variance, the scale it is predicted on, what for the shift
 
 _PENALTIES = (0.0, *np.geomspace(1, 1e6, 13), np.inf)
 _KEPT = 0.97  # of the gain of all components, when the least useful ones are dropped
 _AXES = 64
 _AT_LEAST = 200  # sentences
-Candidates = dict[str, tuple[int, ...] | None]  # name -> hidden states that are read; None: the length alone
 _FLOOR = 1e-4  # of a dimension's average variance: a smaller one is a lack of samples
 _SURE = 0.25  # standard error of an R2 that is still reported
 
@@ -65,7 +66,7 @@ def learn(model: Sen2Pro, texts: list[str], samples: int, held_out: float, batch
     """Sample a corpus of different sentences with a model, and fit a head for it; see `Sen2Pro.distill`."""
     if len(texts) < _AT_LEAST:
         raise Sen2ProError(
-            f"a head is fitted on at least {_AT_LEAST} different sentences, better thousands, not {len(texts)}"
+            f"fit a head on at least {_AT_LEAST} different sentences, better thousands, not {len(texts)}"
         )
     samples = check_whole("samples", samples, 6, MOST_SAMPLES)
     out = share(held_out)
@@ -82,40 +83,47 @@ def learn(model: Sen2Pro, texts: list[str], samples: int, held_out: float, batch
                 drawn[source][index, number] = vectors
             for name, array in drawn.items():
                 teachers[name].put(slice(start, start + len(part)), array)
-    return fit_for(model, texts, teachers, prompt=prompt, held_out=out, batch_size=batch_size)
+    return fit_for(model, texts, teachers, prompt, out, batch_size)
 
 
 def fit_for(
     model: Sen2Pro,
     texts: list[str],
     teachers: dict[str, Teacher],
-    *,
     prompt: str = "",
     held_out: float = 0.2,
     batch_size: int | None = None,
 ) -> Head:
-    """Fit a head for a model on sentences whose samples are there."""
+    """Fit a head for a model on sentences whose samples, in the model's own geometry, are there."""
     layers = range(max(model.encoder.depth - 1, 0))  # the last one is what the vector is made of
+    candidates: list[Layers] = [None, ()]
+    if len(layers) > 1:
+        candidates += [(layers[0], layers[-1]), (layers[0], layers[len(layers) // 2], layers[-1])]
     states = model.sampler.plain(texts, prompt, layers=layers, batch_size=batch_size, warn=False)
-    counts = "+".join(str(teacher.count) for teacher in teachers.values())
+    plain = model.sampler.finish(states.vectors)
+    lessons = {source: _Lesson(samples, plain) for source, samples in teachers.items()}
+    order, split = np.random.default_rng(0).permutation(len(texts)), int(len(texts) * held_out)
+    held, rest = order[:split], order[split:]
+    choices, quality = _choose(states, lessons, candidates, held, rest)
     digest = hashlib.sha256("\n".join(texts).encode()).hexdigest()
-    return fit(
-        states,
-        model.sampler.finish(states.vectors),
-        teachers,
-        layers=layers,
-        space=space_of(model.signature()),
+    counts = "+".join(str(teacher.count) for teacher in teachers.values())
+    signature = model.signature()
+    return Head(
+        space={name: getattr(signature, name) for name in SPACE},
         corpus={"hash": digest[:8], "size": len(texts)},
         teacher={"samples": counts, "seed": model.seed, "version": __version__},
-        held_out=held_out,
+        quality=quality,
+        coverage=_coverage(states, candidates[-1] or (), rest, held),
+        **_fit_all(states, lessons, choices),
     )
 
 
 class _Ridge:
     """Ridge regression with unpenalised terms, decomposed once for any number of targets and penalties."""
 
-    def __init__(self, terms: Array64, features: Array64) -> None:
-        self.terms = terms
+    def __init__(self, states: States, layers: Layers, rows: Rows | slice) -> None:
+        self.layers, self.terms = layers, basis(states.scalars())[rows]
+        terms, features = self.terms, states.features(layers)[rows]
         size = np.sqrt((terms**2).mean(axis=0)) + 1e-12
         u, s, v = np.linalg.svd(terms / size, full_matrices=False)
         good = s > 1e-7 * s[0]  # functions of the length are much alike, or the same for some tokenizers
@@ -127,18 +135,14 @@ class _Ridge:
         # A dimension that never varies holds nothing but rounding errors; it must not be blown up and read.
         self._scale = np.where(scale > 1e-6 * np.median(scale), scale, np.inf) if scale.size else scale
         left /= self._scale
-        gram = left.T @ left if left.shape[0] >= left.shape[1] else left @ left.T
-        values, vectors = np.linalg.eigh(gram)
+        tall = left.shape[0] >= left.shape[1]
+        values, vectors = np.linalg.eigh(left.T @ left if tall else left @ left.T)
         good = values > 1e-9 * max(values[-1], 1e-30) if len(values) else np.zeros(0, bool)
         self._s = np.sqrt(values[good])
-        if left.shape[0] >= left.shape[1]:
-            self._v = vectors[:, good]
-            self._u = left @ self._v / self._s
-        else:
-            self._u = vectors[:, good]
-            self._v = left.T @ self._u / self._s
+        self._u: Array64 = left @ vectors[:, good] / self._s if tall else vectors[:, good]
+        self._v: Array64 = vectors[:, good] if tall else left.T @ vectors[:, good] / self._s
 
-    def fit(self, targets: Array64, layers: tuple[int, ...] | None, transform: str = "") -> tuple[Linear, Array64]:
+    def fit(self, targets: Array64, transform: str = "") -> tuple[Linear, Array64]:
         """Return the map, and what it predicts for each row when fitted on all the others."""
         coefficients = self._solve @ targets
         left = targets - self.terms @ coefficients
@@ -146,139 +150,83 @@ class _Ridge:
         components = left @ directions.T
         inner = self._u.T @ components
         terms_leverage, squares = (self._q**2).sum(axis=1), self._u**2
-        best = np.full(components.shape[1], np.inf)
-        penalty = np.full(components.shape[1], np.inf)
-        nothing = ((components / (1 - terms_leverage)[:, None]) ** 2).sum(axis=0)
-        for value in _PENALTIES:
-            shrink = self._s**2 / (self._s**2 + value) if np.isfinite(value) else np.zeros_like(self._s)
+
+        def errors(value: float, columns: Any = slice(None)) -> Array64 | None:
+            """Return the errors in some components with a penalty, each row left out; None if a row cannot be."""
+            shrink = self._s**2 / (self._s**2 + value)
             leverage = terms_leverage + squares @ shrink
             if leverage.max() > 0.999:
-                continue
-            residual = (components - self._u @ (shrink[:, None] * inner)) / (1 - leverage)[:, None]
-            error = (residual**2).sum(axis=0)
-            better = error < best
-            best[better], penalty[better] = error[better], value
-        gain = nothing - best
+                return None
+            fitted = self._u @ (shrink[:, None] * inner[:, columns])
+            return np.asarray((components[:, columns] - fitted) / (1 - leverage)[:, None])
+
+        out = components / (1 - terms_leverage)[:, None]  # the errors without any feature
+        best, penalty = np.full((2, components.shape[1]), np.inf)
+        for value in _PENALTIES:
+            residual = errors(value)
+            if residual is not None:
+                error = (residual**2).sum(axis=0)
+                better = error < best
+                best[better], penalty[better] = error[better], value
+        gain = (out**2).sum(axis=0) - best
         order = np.argsort(-gain)
         kept = order[: int(np.searchsorted(np.cumsum(gain[order]), _KEPT * gain.sum())) + 1]
         kept = np.sort(kept[(gain[kept] > 0) & np.isfinite(penalty[kept])])
-
         s, w = self._s[:, None], penalty[kept][None]
         weights = self._v @ (s / (s**2 + w) * inner[:, kept]) / self._scale[:, None]
-        out = components / (1 - terms_leverage)[:, None]
         for value in np.unique(penalty[kept]):
             columns = kept[penalty[kept] == value]
-            shrink = self._s**2 / (self._s**2 + value)
-            leverage = terms_leverage + squares @ shrink
-            fitted = self._u @ (shrink[:, None] * inner[:, columns])
-            out[:, columns] = (components[:, columns] - fitted) / (1 - leverage)[:, None]
-        linear = Linear(
-            layers if len(kept) else None,
-            (coefficients - self._cross @ weights @ directions[kept]).astype(np.float32),
-            weights.astype(np.float32),
-            directions[kept].astype(np.float32),
-            transform,
-        )
+            out[:, columns] = errors(value, columns)
+        terms = coefficients - self._cross @ weights @ directions[kept]
+        parts = {"terms": terms, "states": weights, "directions": directions[kept]}
+        arrays = {name: array.astype(np.float32) for name, array in parts.items()}
+        linear = Linear(self.layers if len(kept) else None, **arrays, transform=transform)
         return linear, targets - out @ directions
 
 
-def fit(
-    states: States,
-    plain: Array,
-    teachers: dict[str, Teacher],
-    *,
-    layers: Sequence[int],
-    space: dict[str, str],
-    corpus: dict[str, Any],
-    teacher: dict[str, Any],
-    held_out: float = 0.2,
-) -> Head:
-    """Fit a head on n sentences.
-
-    Parameters
-    ----------
-    states, plain
-        What one pass says of the sentences, and the vectors (n, k) it gives in the model's own geometry.
-    teachers
-        Samples of each kind of uncertainty, in the same geometry.
-    layers
-        Hidden states that may be read.
-    space, corpus, teacher
-        What the head is made for and from, to be kept with it.
-    held_out
-        Share of the sentences that choices are made on.
-    """
-    n = len(plain)
-    order = np.random.default_rng(0).permutation(n)
-    held, rest = order[: int(n * held_out)], order[int(n * held_out) :]
-    candidates: Candidates = {"length": None, "last": ()}
-    if len(layers) > 1:
-        candidates |= {"ends": (layers[0], layers[-1]), "spread": (layers[0], layers[len(layers) // 2], layers[-1])}
-    lessons = {source: _Lesson(samples, plain) for source, samples in teachers.items()}
-    choices, quality = _choose(states, lessons, candidates, held, rest)
-    coverage = _coverage(states, list(candidates.values())[-1] or (), rest, held)
-    parts = _fit_all(states, lessons, candidates, choices)
-    return Head(space=space, corpus=corpus, teacher=teacher, quality=quality, coverage=coverage, **parts)
-
-
-class _Choice(NamedTuple):
-    """Which states are read for the variance and on which scale it is predicted, and which for the shift."""
-
-    variance: str
-    transform: str
-    shift: str
-
-
 def _choose(
-    states: States,
-    lessons: Mapping[str, _Lesson],
-    candidates: Candidates,
-    held: NDArray[np.int64],
-    rest: NDArray[np.int64],
+    states: States, lessons: Mapping[str, _Lesson], candidates: list[Layers], held: Rows, rest: Rows
 ) -> tuple[dict[str, _Choice], dict[str, dict[str, float]]]:
     """Fit every candidate on a part of the sentences, and take what is best on those held out; also say how good."""
     scalars = states.scalars()
-    low, high = scalars[rest].min(axis=0), scalars[rest].max(axis=0)
-    terms, tried = basis(scalars), np.clip(scalars[held], low, high)
-    ridges = {name: _Ridge(terms[rest], states.features(read)[rest]) for name, read in candidates.items()}
+    tried = states.rows(held), np.clip(scalars[held], scalars[rest].min(axis=0), scalars[rest].max(axis=0))
+    ridges = {layers: _Ridge(states, layers, rest) for layers in candidates}
     choices: dict[str, _Choice] = {}
     quality: dict[str, dict[str, float]] = {}
     for source, lesson in lessons.items():
-        variances: dict[tuple[str, str], tuple[float, Array64]] = {}
-        shifts: dict[str, tuple[float, Array64]] = {}
-        for name, ridge in ridges.items():
+        variances: dict[tuple[Layers, str], tuple[float, Array64]] = {}
+        shifts: dict[Layers, tuple[float, Array64]] = {}
+        for layers, ridge in ridges.items():
             for transform in TRANSFORMS:
-                linear, out = ridge.fit(lesson.targets(transform)[rest], candidates[name], transform)
+                linear, out = ridge.fit(lesson.targets(transform)[rest], transform)
                 scale = lesson.scale(lesson.variances(transform, out), rest)
-                predicted = scale * lesson.variances(transform, linear(_rows(states, held), tried))
-                variances[name, transform] = lesson.deviance(predicted, held), predicted
-            linear, _ = ridge.fit(lesson.shift[rest], candidates[name])
-            shift = linear(_rows(states, held), tried)
-            shifts[name] = float(((shift - lesson.shift[held]) ** 2).mean()), shift
+                predicted = scale * lesson.variances(transform, linear(*tried))
+                # The minimum of this loss is the true variance, whatever the distribution of the samples.
+                variances[layers, transform] = (np.log(predicted) + lesson.variance[held] / predicted).mean(), predicted
+            shift = ridge.fit(lesson.shift[rest])[0](*tried)
+            shifts[layers] = float(((shift - lesson.shift[held]) ** 2).mean()), shift
         best = min(variances, key=lambda choice: variances[choice][0])
         nearest = min(shifts, key=lambda choice: shifts[choice][0])
-        choices[source] = _Choice(*best, nearest)
+        choices[source] = *best, nearest
         quality[source] = lesson.quality(variances[best][1], shifts[nearest][1], held, rest)
     return choices, quality
 
 
 def _fit_all(
-    states: States, lessons: Mapping[str, _Lesson], candidates: Candidates, choices: Mapping[str, _Choice]
+    states: States, lessons: Mapping[str, _Lesson], choices: Mapping[str, _Choice]
 ) -> dict[str, dict[str, Any]]:
     """Fit what was chosen on all sentences: the parts of a head, by name and source."""
-    terms = basis(states.scalars())
-    needed = {name for choice in choices.values() for name in (choice.variance, choice.shift)}
-    ridges = {name: _Ridge(terms, states.features(candidates[name])) for name in needed}
+    used = {layers for variance, _, shift in choices.values() for layers in (variance, shift)}
+    ridges = {layers: _Ridge(states, layers, slice(None)) for layers in used}
     parts: dict[str, dict[str, Any]] = {"shifts": {}, "variances": {}, "errors": {}, "live": {}, "strengths": {}}
     for source, lesson in lessons.items():
-        choice = choices[source]
-        targets = lesson.targets(choice.transform)
-        linear, out = ridges[choice.variance].fit(targets, candidates[choice.variance], choice.transform)
-        predicted = lesson.variances(choice.transform, out)
+        layers, transform, nearest = choices[source]
+        linear, out = ridges[layers].fit(lesson.targets(transform), transform)
+        predicted = lesson.variances(transform, out)
         scale = lesson.scale(predicted, slice(None))
         parts["variances"][source] = lesson.spread(linear, scale).in_half()
         parts["strengths"][source] = lesson.strength(np.log(scale * predicted))
-        linear, out = ridges[choice.shift].fit(lesson.shift, candidates[choice.shift])
+        linear, out = ridges[nearest].fit(lesson.shift)
         parts["shifts"][source] = linear.in_half()
         noise = lesson.samples.variance.mean(axis=0) / lesson.samples.count
         parts["errors"][source] = np.maximum(((out - lesson.shift) ** 2).mean(axis=0) - noise, 0).astype(np.float32)
@@ -306,31 +254,21 @@ class _Lesson:
 
     def targets(self, transform: str) -> Array64:
         """Return transformed variances, without the bias that the transform of a noisy variance has."""
-        return self._unbiased(*(TRANSFORMS[transform][0](array) for array in (self.variance, *self.halves)))[0]
+        return self._unbiased(*map(TRANSFORMS[transform][0], (self.variance, *self.halves)))[0]
 
     def _unbiased(self, full: Array64, first: Array64, second: Array64) -> tuple[Array64, Array64, Array64]:
-        """Return what all samples and either half of them say, (n, q) each, without the bias of each column.
-
-        The bias falls with the degrees of freedom; the samples and either half of them give its size.
-        """
+        """Take the bias of each column from what all samples and either half of them say: their gap gives its size."""
         gap = (full - (first + second) / 2).mean(axis=0)
         ratio = log_bias(self.dof) / (log_bias(self.half_dof) - log_bias(self.dof))
         return full + gap * ratio, first + gap * (1 + ratio), second + gap * (1 + ratio)
 
     def scale(self, predicted: Array64, rows: Rows | slice) -> float:
-        """Return the factor that makes the predicted totals of sentences right on average.
-
-        Logarithms of few samples with heavy tails are too small; totals are not.
-        """
+        """Return the factor that makes predicted totals right on average; logarithms of heavy tails are too small."""
         return float((self.variance[rows].sum(axis=1) / predicted.sum(axis=1)).mean())
 
     def variances(self, transform: str, predicted: Array64) -> Array64:
         """Return predictions for the live dimensions as variances, with a floor."""
         return floored(TRANSFORMS[transform][1](predicted))
-
-    def deviance(self, predicted: Array64, rows: Rows) -> float:
-        """Return the loss whose minimum is the true variance, whatever the distribution of the samples."""
-        return float((np.log(predicted) + self.variance[rows] / predicted).mean())
 
     def spread(self, linear: Linear, scale: float) -> Linear:
         """Return a map onto all dimensions, also those that never vary, whose variances are `scale` times as large."""
@@ -341,9 +279,7 @@ class _Lesson:
             terms[0] += np.log(scale)  # the constant term
         else:
             terms, directions = terms * np.sqrt(scale), directions * np.sqrt(scale)
-        return Linear(
-            linear.layers, terms.astype(np.float32), linear.states, directions.astype(np.float32), linear.transform
-        )
+        return replace(linear, terms=terms.astype(np.float32), directions=directions.astype(np.float32))
 
     def strength(self, predicted: Array64) -> Strength:
         """Estimate what prediction and samples are worth from out-of-sample predictions of log-variances.
@@ -356,10 +292,10 @@ class _Lesson:
         full, first, second = (log - predicted for log in self._unbiased(*logs))
         level, one, other = (error.mean(axis=1, keepdims=True) for error in (full, first, second))
         return Strength(
-            dof=dof_of_noise(max(_Average.of((first - one) * (second - other)))),
+            dof=dof_of_noise(max(_average((first - one) * (second - other)))),
             efficiency=dof_of_noise(float((full**2 - first * second).mean())) / self.dof,
             bias=bias,
-            level=max(_Average.of(one * other)),
+            level=max(_average(one * other)),
             level_noise=max(float((level**2 - one * other).mean()), 0.0) * self.dof,
         )
 
@@ -386,17 +322,10 @@ class _Lesson:
         return _share(saved, (constant - first) * (constant - second))
 
 
-class _Average(NamedTuple):
-    """An average over sentences, and its standard error."""
-
-    value: float
-    error: float
-
-    @classmethod
-    def of(cls, array: Array64) -> _Average:
-        """Average (n, q); the columns of a row are not independent, so they count as one."""
-        rows = array.mean(axis=1)
-        return cls(float(rows.mean()), float(rows.std(ddof=1) / np.sqrt(len(rows))))
+def _average(array: Array64) -> tuple[float, float]:
+    """Return the average of (n, q), and its standard error; columns are not independent, so a row counts as one."""
+    rows = array.mean(axis=1)
+    return float(rows.mean()), float(rows.std(ddof=1) / np.sqrt(len(rows)))
 
 
 def _share(saved: Array64, whole: Array64) -> float:
@@ -411,36 +340,25 @@ def _share(saved: Array64, whole: Array64) -> float:
     >>> round(_share(saved, noise / 10 + 1), 1), _share(saved, noise), _share(-saved, noise) < 0
     (0.5, nan, True)
     """
-    gain, of = _Average.of(saved), _Average.of(whole)
-    share = gain.value / max(of.value, 1e-30)
-    if _Average.of(saved - share * whole).error < _SURE * of.value:
+    (gain, gain_error), (total, total_error) = _average(saved), _average(whole)
+    share = gain / max(total, 1e-30)
+    if _average(saved - share * whole)[1] < _SURE * total:
         return min(share, 1.0)  # two estimates, so their quotient can overshoot
-    return gain.value / max(of.value + 2 * of.error, 1e-30) if gain.value < -gain.error else float("nan")
-
-
-def _rows(states: States, rows: Rows) -> States:
-    layers = {i: array[rows] for i, array in states.layers.items()}
-    return States(states.vectors[rows], layers, states.tokens[rows], states.words[rows])
+    return gain / max(total + 2 * total_error, 1e-30) if gain < -gain_error else float("nan")
 
 
 def _coverage(states: States, layers: tuple[int, ...], rest: Rows, held: Rows) -> Coverage:
-    z = np.concatenate([states.features(layers), states.scalars()], axis=1)[rest]
+    scalars = states.scalars()
+    z = np.concatenate([states.features(layers), scalars], axis=1)[rest]
     centre, scale = z.mean(axis=0), z.std(axis=0) + 1e-9
     z = (z - centre) / scale
     values, vectors = np.linalg.eigh(z.T @ z / len(z))
     count = min(_AXES, len(values) - 1)
-    axes, spread = vectors[:, ::-1][:, :count], np.sqrt(np.maximum(values[::-1][:count], 1e-12))
-    scalars = states.scalars()
-    coverage = Coverage(
-        layers,
-        centre.astype(np.float32),
-        scale.astype(np.float32),
-        axes.astype(np.float16),
-        spread.astype(np.float32),
-        float(np.sqrt(max(values[:-count].mean(), 1e-12))),
-        scalars.min(axis=0).astype(np.float32),
-        scalars.max(axis=0).astype(np.float32),
-        np.zeros(0, np.float32),
-    )
-    distances = np.sort(coverage.distance(_rows(states, held))).astype(np.float32)
-    return Coverage(**{**vars(coverage), "distances": distances})
+    spread = np.sqrt(np.maximum(values[::-1][:count], 1e-12))
+    left = float(np.sqrt(max(values[:-count].mean(), 1e-12)))
+    low, high = scalars.min(axis=0), scalars.max(axis=0)
+    arrays = {"centre": centre, "scale": scale, "spread": spread, "low": low, "high": high}
+    singles = {name: array.astype(np.float32) for name, array in arrays.items()}
+    axes = vectors[:, ::-1][:, :count].astype(np.float16)
+    coverage = Coverage(layers=layers, axes=axes, rest=left, distances=np.zeros(0, np.float32), **singles)
+    return replace(coverage, distances=np.sort(coverage.distance(states.rows(held))).astype(np.float32))

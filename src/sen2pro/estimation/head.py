@@ -7,7 +7,7 @@ the shift of the mean away from the plain vector, and the variance of each dimen
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
@@ -21,36 +21,19 @@ from sen2pro.errors import Sen2ProError, some
 from sen2pro.estimation.shrinkage import Strength
 from sen2pro.files import documents, tensors
 from sen2pro.files.atomic import replacing
-from sen2pro.files.documents import (
-    ANY_NUMBER,
-    COUNT,
-    NULL,
-    NUMBER,
-    TEXT,
-    WHOLE,
-    either,
-    list_of,
-    mapping,
-    one_of_texts,
-    record,
-)
 from sen2pro.files.text import check_path
 from sen2pro.sampling.states import States
 from sen2pro.signature import Signature
 from sen2pro.types import Array, Array64
 
 CONFIG, TENSORS = "sen2pro_head.json", "sen2pro_head.safetensors"
-# What a model must agree on with the one that a head was fitted for.
-_SPACE = ("hash", "pooling", "geometry", "whitening", "dropout", "edits")
+# What a head knows of the model it was fitted for; another one must agree on all but the name.
+SPACE = ("model", "hash", "pooling", "geometry", "whitening", "dropout", "edits")
 _SHIPPED = Path(__file__).parents[1] / "heads"
 
-_LARGEST_LOG = (
-    80.0  # of a variance: float32 holds it; only text unlike any of the corpus comes near, and `coverage` says so
-)
-
-TRANSFORMS: dict[
-    str, tuple[Callable[[Any], Any], Callable[[Any], Any]]
-] = {  # name -> (variance to what is predicted, back)
+# Of a variance that float32 holds; only text unlike any of the corpus comes near, and `coverage` says so.
+_LARGEST_LOG = 80.0
+TRANSFORMS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {  # from a variance, and back to it
     "log": (np.log, lambda y: np.exp(np.minimum(y, _LARGEST_LOG))),
     "root": (np.sqrt, lambda y: np.maximum(y, 0.0) ** 2),
 }
@@ -59,9 +42,7 @@ TRANSFORMS: dict[
 def basis(scalars: Array64) -> Array64:
     """Return the terms that a head fits without penalty: smooth functions of length and norm."""
     t, w, s = scalars.T
-    return np.stack(
-        [np.ones_like(t), t, t**2, t**3, np.exp(-t), w, w**2, np.exp(-w), s, s**2, s * t], axis=1
-    )  # fmt: skip
+    return np.stack([np.ones_like(t), t, t**2, t**3, np.exp(-t), w, w**2, np.exp(-w), s, s**2, s * t], axis=1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,13 +88,9 @@ class Coverage:
     high: Array
     distances: Array  # sorted, of sentences that were not fitted on
 
-    def features(self, states: States) -> Array64:
-        """Return all that a head may read; layers below the last tell strange words from strange topics."""
-        return np.concatenate([states.features(self.layers), states.scalars()], axis=1)
-
     def distance(self, states: States) -> Array64:
         """Return (n,) squared distances in standard deviations, per dimension."""
-        features = self.features(states)
+        features = np.concatenate([states.features(self.layers), states.scalars()], axis=1)
         _check_width(features, self.centre)
         z = (features - self.centre) / self.scale
         along = z @ self.axes
@@ -131,16 +108,12 @@ class Coverage:
 
 def _check_width(features: Array64, weights: NDArray[Any]) -> None:
     if features.shape[1] != len(weights):
-        raise Sen2ProError(
-            f"this head reads {len(weights)} numbers of a sentence, but the network gives {features.shape[1]}: it was "
-            "made for another network"
-        )
+        given = f"reads {len(weights)} numbers of a sentence, not the {features.shape[1]} that this network gives"
+        raise Sen2ProError(f"this head was made for another network: it {given}")
 
 
 def on_sphere(mean: Array64, variance: Array64) -> Array64:
     """Give means the length that samples of length 1 leave them: |mean|^2 + total variance = 1.
-
-    A head predicts variances far better than the length of the mean, which says how much the samples agree.
 
     >>> on_sphere(np.array([[2.0, 0.0]]), np.array([[0.3, 0.06]]))
     array([[0.8, 0. ]])
@@ -216,10 +189,10 @@ class Head:
     def report(self) -> str:
         """Say how good the head is on sentences that it was not fitted on, in a few lines."""
         lines = [f"{self}", "R2 on held-out sentences, the noise of their own samples taken out:"]
-        for source, found in self.quality.items():
-            figures = ", ".join(f"{name} {_figure(value)}" for name, value in found.items())
+        for source, shares in self.quality.items():
+            figures = ", ".join(f"{name} {_figure(value)}" for name, value in shares.items())
             lines.append(f"  {source:5s} {figures}; worth {self.strengths[source].samples:.0f} samples")
-        if any(np.isnan(value) for found in self.quality.values() for value in found.values()):
+        if any(np.isnan(value) for shares in self.quality.values() for value in shares.values()):
             lines.append(f"unknown: cannot be told from {self._taught()}")
         return "\n".join([*lines, *([self.flaw] if self.flaw else [])])
 
@@ -227,23 +200,18 @@ class Head:
     def flaw(self) -> str:
         """What is wrong with a head that is worse than a constant, and what to do; empty for any other.
 
-        A constant gives all sentences the same variances, the average of those that the head was fitted on. A head is
-        worse if its error on the held-out sentences is the larger one, in the variance per dimension or in the total
-        variance, of any kind of uncertainty: an R2 below 0. Both errors are measured against the same samples, so the
-        noise of the samples cancels, and the sign of R2 is often known where its size is not: if the head's error is
-        larger by more than the standard error of the difference. An R2 that is known to 0.25 counts by its sign
-        alone, so chance decides only about heads with an R2 near 0, which are of little use anyway.
+        A constant gives all sentences the average variances of those that the head was fitted on. A head is worse if
+        its error on the held-out sentences is larger, in the variance per dimension or in the total variance of any
+        kind of uncertainty: an R2 below 0. Both errors are measured against the same samples, whose noise cancels, so
+        the sign of R2 is often known where its size is not.
         """
-        worse = {
-            source: [name for name, value in found.items() if "variance" in name and value < 0]
-            for source, found in self.quality.items()
-        }
-        where = "; ".join(f"{source}: {', '.join(names)}" for source, names in worse.items() if names)
-        if not where:
+        figures = [(source, name, r2) for source, shares in self.quality.items() for name, r2 in shares.items()]
+        worse = [f"{source}: {name}" for source, name, r2 in figures if "variance" in name and r2 < 0]
+        if not worse:
             return ""
         return (
             "this head is worse than a constant: the same variances for every sentence would be nearer to those of "
-            f"many samples ({where}); fit a head on more sentences, or more samples, than {self._taught()}"
+            f"many samples ({'; '.join(worse)}); fit a head on more sentences, or more samples, than {self._taught()}"
         )
 
     def _taught(self) -> str:
@@ -257,25 +225,18 @@ class Head:
         variance = TRANSFORMS[linear.transform][1](linear(states, scalars))
         return Prediction(self.shifts[source](states, scalars), np.where(self.live[source], variance, 0.0))
 
-    def misfits(self, signature: Signature) -> list[str]:
-        """Name the settings in which a model differs from the one that this head was fitted for."""
-        return _misfits(self.space, signature)
-
     def save(self, folder: str | Path) -> None:
         """Write the numbers as safetensors, and what they are as JSON next to them."""
         from safetensors.numpy import save_file
 
-        folder = Path(folder)
+        folder, maps = Path(folder), self._maps()
         config = {
-            "space": self.space,
-            "corpus": self.corpus,
-            "teacher": self.teacher,
-            "quality": self.quality,
+            **{name: getattr(self, name) for name in _PLAIN},
             "hash": self.hash,
             "strengths": {source: asdict(strength) for source, strength in self.strengths.items()},
             "rest": self.coverage.rest,
-            "layers": {"coverage": self.coverage.layers, **{name: linear.layers for name, linear in self._maps()}},
-            "transforms": {name: linear.transform for name, linear in self._maps()},
+            "layers": {"coverage": self.coverage.layers, **{name: linear.layers for name, linear in maps.items()}},
+            "transforms": {name: linear.transform for name, linear in maps.items()},
         }
         folder.mkdir(parents=True, exist_ok=True)
         with replacing(folder / TENSORS) as temporary:
@@ -290,69 +251,58 @@ class Head:
             if not (folder / name).is_file():
                 raise Sen2ProError(f"there is no head in {folder}: {name} is missing")
         config = documents.read(folder / CONFIG, _check_config)
-        found = tensors.read(folder / TENSORS, _expected(config))
-        _check_shapes(found, config, folder / TENSORS)
-        head = cls._from(config, found)
-        if head.hash != config["hash"]:
-            raise Sen2ProError(f"the head in {folder} is damaged: its numbers do not have the hash that {CONFIG} says")
-        return head
+        numbers = tensors.read(folder / TENSORS, _expected(config))
+        _check_shapes(numbers, config, folder / TENSORS)
 
-    @classmethod
-    def _from(cls, config: Mapping[str, Any], numbers: Mapping[str, Any]) -> Head:
         def linear(name: str) -> Linear:
             layers = config["layers"][name]
-            return Linear(
-                None if layers is None else tuple(layers),
-                **{part: numbers[f"{name}.{part}"] for part in _PARTS},
-                transform=config["transforms"][name],
-            )
+            arrays = {part: numbers[f"{name}.{part}"] for part in _PARTS}
+            return Linear(None if layers is None else tuple(layers), **arrays, transform=config["transforms"][name])
 
-        sources = list(config["strengths"])
-        return cls(
-            space=config["space"],
-            corpus=config["corpus"],
-            teacher=config["teacher"],
-            quality=config["quality"],
+        sources, read = list(config["strengths"]), tuple(config["layers"]["coverage"])
+        bounds = {name: numbers[f"coverage.{name}"] for name in _COVERAGE}
+        head = cls(
+            **{name: config[name] for name in _PLAIN},
             shifts={source: linear(f"{source}.shift") for source in sources},
             variances={source: linear(f"{source}.variance") for source in sources},
             errors={source: numbers[f"{source}.error"] for source in sources},
             live={source: numbers[f"{source}.live"] for source in sources},
             strengths={source: Strength(**config["strengths"][source]) for source in sources},
-            coverage=Coverage(
-                layers=tuple(config["layers"]["coverage"]),
-                rest=config["rest"],
-                **{name: numbers[f"coverage.{name}"] for name in _COVERAGE},
-            ),
+            coverage=Coverage(layers=read, rest=config["rest"], **bounds),
         )
+        if head.hash != config["hash"]:
+            raise Sen2ProError(f"the head in {folder} is damaged: its numbers do not have the hash that {CONFIG} says")
+        return head
 
-    def _maps(self) -> Iterator[tuple[str, Linear]]:
-        for source in self.sources:
-            yield f"{source}.shift", self.shifts[source]
-            yield f"{source}.variance", self.variances[source]
+    def _maps(self) -> dict[str, Linear]:
+        kinds = {"shift": self.shifts, "variance": self.variances}
+        return {f"{source}.{kind}": maps[source] for source in self.sources for kind, maps in kinds.items()}
 
     def _tensors(self) -> dict[str, Any]:
-        found = {f"coverage.{name}": getattr(self.coverage, name) for name in _COVERAGE}
-        for name, linear in self._maps():
-            found |= {f"{name}.{part}": getattr(linear, part) for part in _PARTS}
-        for source in self.sources:
-            found |= {f"{source}.error": self.errors[source], f"{source}.live": self.live[source]}
-        return found
+        return {
+            **{f"coverage.{name}": getattr(self.coverage, name) for name in _COVERAGE},
+            **{f"{name}.{part}": getattr(linear, part) for name, linear in self._maps().items() for part in _PARTS},
+            **{f"{source}.error": self.errors[source] for source in self.sources},
+            **{f"{source}.live": self.live[source] for source in self.sources},
+        }
 
 
+_PLAIN = ("space", "corpus", "teacher", "quality")  # what is kept as it is
 _COVERAGE = ("centre", "scale", "axes", "spread", "low", "high", "distances")
 _PARTS = ("terms", "states", "directions")
 _BASIS = basis(np.zeros((1, 3))).shape[1]
-_CONFIG = record(
+_TEXT, _NULL, _ANY_NUMBER, _mapping = documents.TEXT, documents.NULL, documents.ANY_NUMBER, documents.mapping
+_CONFIG = documents.record(
     {
-        "space": record(dict.fromkeys(("model", *_SPACE), TEXT)),
-        "corpus": record({"hash": TEXT, "size": COUNT}),
-        "teacher": record({"samples": TEXT, "seed": WHOLE, "version": TEXT}, {"prompt": TEXT}),
-        "quality": mapping(mapping(either(NULL, ANY_NUMBER))),  # null where it cannot be known
-        "hash": TEXT,
-        "strengths": mapping(record({field.name: ANY_NUMBER for field in fields(Strength)})),
-        "rest": NUMBER,
-        "layers": mapping(either(NULL, list_of(COUNT))),
-        "transforms": mapping(one_of_texts("", *TRANSFORMS)),
+        "space": documents.record(dict.fromkeys(SPACE, _TEXT)),
+        "corpus": documents.record({"hash": _TEXT, "size": documents.COUNT}),
+        "teacher": documents.record({"samples": _TEXT, "seed": documents.WHOLE, "version": _TEXT}, {"prompt": _TEXT}),
+        "quality": _mapping(_mapping(documents.either(_NULL, _ANY_NUMBER))),  # null where it cannot be known
+        "hash": _TEXT,
+        "strengths": _mapping(documents.record({field.name: _ANY_NUMBER for field in fields(Strength)})),
+        "rest": documents.NUMBER,
+        "layers": _mapping(documents.either(_NULL, documents.list_of(documents.COUNT))),
+        "transforms": _mapping(documents.one_of_texts("", *TRANSFORMS)),
     }
 )
 
@@ -389,44 +339,35 @@ def _expected(config: Mapping[str, Any]) -> dict[str, tensors.Expected]:
     }
 
 
-def _check_shapes(found: Mapping[str, NDArray[Any]], config: Mapping[str, Any], path: Path) -> None:
+def _check_shapes(numbers: Mapping[str, NDArray[Any]], config: Mapping[str, Any], path: Path) -> None:
     """Refuse numbers that cannot be multiplied with each other, or that no fit would give."""
-    k = len(found[f"{next(iter(config['strengths']))}.live"])
-    width, axes = len(found["coverage.centre"]), found["coverage.axes"].shape[1]
+    k = len(numbers[f"{next(iter(config['strengths']))}.live"])
+    width, axes = len(numbers["coverage.centre"]), numbers["coverage.axes"].shape[1]
     wanted: dict[str, tuple[int, ...]] = {
         "coverage.scale": (width,), "coverage.axes": (width, axes), "coverage.spread": (axes,),
         "coverage.low": (3,), "coverage.high": (3,),
         **{f"{source}.{name}": (k,) for source in config["strengths"] for name in ("error", "live")},
+        **{f"{name}.terms": (_BASIS, k) for name in _names(config)},
+        **{f"{name}.directions": (numbers[f"{name}.states"].shape[1], k) for name in _names(config)},
     }  # fmt: skip
-    for name in _names(config):
-        rank = found[f"{name}.states"].shape[1]
-        wanted |= {f"{name}.terms": (_BASIS, k), f"{name}.directions": (rank, k)}
     for name, shape in wanted.items():
-        if found[name].shape != shape:
-            raise Sen2ProError(f"{path}: {name!r} must have shape {list(shape)}, not {list(found[name].shape)}")
+        if numbers[name].shape != shape:
+            raise Sen2ProError(f"{path}: {name!r} must have shape {list(shape)}, not {list(numbers[name].shape)}")
     for name in ("coverage.scale", "coverage.spread"):
-        if not (found[name] > 0).all():
+        if not (numbers[name] > 0).all():
             raise Sen2ProError(f"{path}: the numbers of {name!r} must be above 0")
 
 
-def _misfits(space: Mapping[str, str], signature: Signature) -> list[str]:
-    wanted = {name: getattr(signature, name) for name in _SPACE}
+def misfits(space: Mapping[str, str], signature: Signature) -> list[str]:
+    """Name the settings in which a model differs from the one that a head was fitted for."""
     unused = {"data": "dropout", "model": "edits"}.get(signature.uncertainty)  # one kind alone needs only its own
-    return [
-        f"{name} {space[name]!r} against {value!r}"
-        for name, value in wanted.items()
-        if space[name] != value and name != unused
-    ]
-
-
-def space_of(signature: Signature) -> dict[str, str]:
-    """Return what a head must know of the model it is fitted for."""
-    return {name: getattr(signature, name) for name in ("model", *_SPACE)}
+    wanted = {name: getattr(signature, name) for name in SPACE if name not in ("model", unused)}
+    return [f"{name} {space[name]!r} against {value!r}" for name, value in wanted.items() if space[name] != value]
 
 
 def shipped(signature: Signature) -> Head | None:
     """Return the head that comes with the package for this model and geometry, if there is one."""
     for path in sorted(_SHIPPED.glob(f"*/{CONFIG}")):
-        if not _misfits(documents.load(path)["space"], signature):
+        if not misfits(documents.load(path)["space"], signature):
             return Head.load(path.parent)
     return None

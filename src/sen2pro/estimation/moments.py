@@ -27,9 +27,8 @@ def estimate(samples: NDArray[Any], estimator: str = "diagonal") -> tuple[Array6
     samples
         (..., N, k), for instance what `Sen2Pro.sample` returns.
     estimator
-        `diagonal` (the paper's banding estimator, the default), `shrinkage` (of samples (n, N, k): each variance is
-        drawn towards what the sentences of the batch have in common, see `shrinkage.py`; divides by N - 1),
-        `banded(b)` (keeps entries with |i-j| <= b) or `full` (the paper's SCE).
+        `diagonal` (the paper's), `banded(b)` (keeps entries with |i-j| <= b), `full` (the paper's SCE), or `shrinkage`
+        (of samples (n, N, k): draws variances towards what the sentences have in common; divides by N - 1).
 
     Returns
     -------
@@ -54,41 +53,32 @@ def estimate(samples: NDArray[Any], estimator: str = "diagonal") -> tuple[Array6
     samples = check_numbers("samples", samples, axes=("sentence", "sample", "dimension"))
     if samples.ndim < 2 or 0 in samples.shape[-2:]:
         raise Sen2ProError(f"samples must have shape (..., N, k) with N > 0 and k > 0, not {samples.shape}")
-    shifted, mean = _centred(samples)
-    if estimator in ("diagonal", "banded(0)"):
-        return mean, np.asarray((shifted**2).mean(axis=-2))
-    if estimator == "shrinkage":
-        count = samples.shape[-2]
-        if count < 2:
-            raise Sen2ProError("shrinkage takes at least 2 samples of each sentence")
-        return mean, shrunk_to_batch((shifted**2).sum(axis=-2) / (count - 1), count)
-    covariance = np.swapaxes(shifted, -1, -2) @ shifted / samples.shape[-2]
-    if band:
-        distance = np.abs(np.subtract.outer(np.arange(samples.shape[-1]), np.arange(samples.shape[-1])))
-        covariance = np.where(distance <= int(band[1]), covariance, 0.0)
-    return mean, covariance
-
-
-def _centred(samples: NDArray[Any]) -> tuple[Array64, Array64]:
-    """Return the samples less their mean, and the mean, in float64.
-
-    The first sample is taken off before averaging, so that identical samples centre to exactly 0.
-    """
+    # The first sample is taken off before averaging, so that identical samples centre to exactly 0.
     first = samples[..., :1, :].astype(np.float64)
     shifted = samples - first
     offset = shifted.mean(axis=-2, keepdims=True)
-    return shifted - offset, (first + offset)[..., 0, :]
+    centred, mean = shifted - offset, (first + offset)[..., 0, :]
+    if estimator in ("diagonal", "banded(0)"):
+        return mean, np.asarray((centred**2).mean(axis=-2))
+    count = samples.shape[-2]
+    if estimator == "shrinkage":
+        if count < 2:
+            raise Sen2ProError("shrinkage takes at least 2 samples of each sentence")
+        return mean, shrunk_to_batch((centred**2).sum(axis=-2) / (count - 1), count)
+    covariance = np.swapaxes(centred, -1, -2) @ centred / count
+    if band:
+        covariance = np.triu(np.tril(covariance, int(band[1])), -int(band[1]))
+    return mean, covariance
 
 
 class Moments:
-    """Running mean and variance of n sentences, fed sample by sample: memory does not grow with N.
+    """Running mean and variance of n sentences in float64, fed sample by sample: memory does not grow with N.
 
-    Parallel form of Welford's algorithm (Chan et al., 1979) in float64.
+    It is the parallel form of Welford's algorithm (Chan et al., 1979).
 
     >>> moments = Moments(sentences=1, dim=1)
-    >>> moments.update(np.array([0, 0]), np.array([[1.0], [3.0]]))
-    >>> moments.update(np.array([0]), np.array([[5.0]]))
-    >>> moments.mean, moments.variance  # of 1, 3, 5
+    >>> moments.update(np.array([0, 0, 0]), np.array([[1.0], [3.0], [5.0]]))
+    >>> moments.mean, moments.variance
     (array([[3.]]), array([[2.66666667]]))
     """
 
@@ -128,9 +118,9 @@ def combine(
     """
     one_of("combine", check_text("combine", how), COMBINATIONS)
     weights = np.ones(len(counts)) if how == "individual" else np.asarray(counts, np.float64)
-    weights = weights / weights.sum()
-    mean = sum((w * m for w, (m, _) in zip(weights, estimates, strict=True)), np.zeros(()))
-    variance = sum((w * v for w, (_, v) in zip(weights, estimates, strict=True)), np.zeros(()))
+    weighted = list(zip(weights / weights.sum(), estimates, strict=True))
+    mean = sum(weight * mean for weight, (mean, _) in weighted)
+    variance = sum(weight * variance for weight, (_, variance) in weighted)
     if how == "unified":
-        variance = variance + sum(w * (m - mean) ** 2 for w, (m, _) in zip(weights, estimates, strict=True))
+        variance = variance + sum(weight * (each - mean) ** 2 for weight, (each, _) in weighted)
     return np.asarray(mean), np.asarray(variance)

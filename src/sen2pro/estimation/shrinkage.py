@@ -1,9 +1,8 @@
 """Few samples are a poor estimate of hundreds of variances: shrink them towards a prior, as far as the data say.
 
-The model is the conjugate one (Smyth, 2004, for gene expression): a sample variance is sigma^2 chi^2_nu / nu, and
-sigma^2 is itself a draw, tau^2 nu0 / chi^2_nu0, around a prior guess tau^2 whose worth is nu0 samples. The sentence as
-a whole is shrunk apart from its dimensions, because its level (the average log-variance) is far better known from few
-samples than any one dimension.
+The model is the conjugate one (Smyth, 2004): a sample variance is sigma^2 chi^2_nu / nu, and sigma^2 is itself a draw,
+tau^2 nu0 / chi^2_nu0, around a prior guess tau^2 whose worth is nu0 samples. The level of a sentence (its average
+log-variance) is shrunk apart from its dimensions, because few samples tell far more about it.
 """
 
 from __future__ import annotations
@@ -23,35 +22,17 @@ _AT_LEAST = 8  # sentences that a prior can be learned from
 
 @dataclass(frozen=True)
 class Strength:
-    """How much a prior and a sample are worth, for one kind of uncertainty.
+    """How much a prior and a sample are worth, for one kind of uncertainty."""
 
-    Parameters
-    ----------
-    dof
-        nu0: what the prior says of one dimension is worth this many degrees of freedom.
-    efficiency
-        What a sample is worth, 1 for Gaussian samples, less for those with heavy tails.
-    bias
-        How much too small the logarithm of a sample variance is, in units of what it is for Gaussian samples.
-    level
-        Variance of the prior's error in the level of a sentence; infinite if it says nothing of it.
-    level_noise
-        Variance of the level of a sentence from nu degrees of freedom, times nu.
-    """
-
-    dof: float
-    efficiency: float = 1.0
-    bias: float = 1.0
-    level: float = np.inf
-    level_noise: float = 0.0
+    dof: float  # nu0: what the prior says of one dimension is worth this many degrees of freedom
+    efficiency: float = 1.0  # what a sample is worth: 1 for Gaussian samples, less for those with heavy tails
+    bias: float = 1.0  # how much too small the log of a sample variance is, by that of Gaussian samples
+    level: float = np.inf  # variance of the prior's error in the level of a sentence; infinite if it says nothing of it
+    level_noise: float = 0.0  # variance of the level of a sentence from nu degrees of freedom, times nu
 
     @property
     def samples(self) -> float:
-        """The number of samples whose log-variances have the same error as the prior's: dimensions and level together.
-
-        >>> round(Strength(dof=14, level=0.0).samples, 6), round(Strength(dof=14, efficiency=0.5, level=0.0).samples, 6)
-        (15.0, 29.0)
-        """
+        """The number of samples whose log-variances, of dimensions and level together, err as much as the prior's."""
         return 1 + dof_of_noise(polygamma(1, self.dof / 2) + self.level) / max(self.efficiency, 1e-9)
 
 
@@ -65,8 +46,7 @@ def polygamma(order: int, x: float) -> float:
 def log_bias(dof: float) -> float:
     """Return how much too small the logarithm of a variance is on average, for Gaussian samples.
 
-    >>> rng = np.random.default_rng(0)
-    >>> variances = rng.normal(size=(50_000, 5)).var(axis=1, ddof=1)  # the true variance is 1, its logarithm 0
+    >>> variances = np.random.default_rng(0).normal(size=(50_000, 5)).var(axis=1, ddof=1)  # of a true variance of 1
     >>> bool(abs(np.log(variances).mean() + log_bias(4)) < 0.01)
     True
     """
@@ -76,15 +56,9 @@ def log_bias(dof: float) -> float:
 
 
 def dof_of_noise(variance: float) -> float:
-    """Return the degrees of freedom at which the logarithm of a variance has this variance: trigamma(dof / 2).
-
-    >>> round(dof_of_noise(polygamma(1, 15 / 2)), 6)
-    15.0
-    """
-    if variance <= 1e-6:
-        return 2e6
-    if variance >= 1e6:
-        return 2e-3
+    """Return the degrees of freedom at which the logarithm of a variance has this variance: trigamma(dof / 2)."""
+    if not 1e-6 < variance < 1e6:
+        return 2e6 if variance <= 1e-6 else 2e-3
     x = 0.5 + 1 / variance  # Newton's method on 1 / trigamma, which is convex
     for _ in range(50):
         value = polygamma(1, x)
@@ -103,14 +77,12 @@ def shrunk(variance: NDArray[Any], count: int, prior: NDArray[Any], strength: St
     >>> shrunk(np.array([[4.0]]), 5, np.array([[1.0]]), Strength(dof=4, level=0.0)).round(2)  # worth 4 and 4
     array([[2.5]])
     """
-    nu = count - 1
+    nu, error = count - 1, strength.level
     live = prior > 0
     safe = np.where(live, prior, 1.0)
     excess = np.where(live, np.log(floored(variance) / safe) + strength.bias * log_bias(nu), 0.0)
     level = excess.sum(axis=-1, keepdims=True) / np.maximum(live.sum(axis=-1, keepdims=True), 1)
-    weight = (
-        1.0 if np.isinf(strength.level) else strength.level / max(strength.level + strength.level_noise / nu, 1e-30)
-    )
+    weight = 1.0 if np.isinf(error) else error / max(error + strength.level_noise / nu, 1e-30)
     evidence = strength.efficiency * nu
     result = (strength.dof * prior * np.exp(weight * level) + evidence * variance) / (strength.dof + evidence)
     return np.asarray(np.where(live, result, 0.0))
@@ -121,28 +93,20 @@ def shrunk_to_batch(variance: NDArray[Any], count: int) -> Array64:
 
     The prior of a dimension is its share in the batch, at the level of each sentence; the strength is estimated from
     how much the sentences differ beyond what `count` samples differ by chance.
-
-    >>> rng = np.random.default_rng(0)
-    >>> truth = rng.uniform(1, 8, size=100)
-    >>> noisy = truth * rng.chisquare(4, size=(50, 100)) / 4
-    >>> better = shrunk_to_batch(noisy, 5)
-    >>> bool(np.abs(np.log(better / truth)).mean() < 0.5 * np.abs(np.log(noisy / truth)).mean())
-    True
     """
-    if variance.ndim != 2 or len(variance) < _AT_LEAST:
-        found = len(variance) if variance.ndim == 2 else 1
+    sentences = len(variance) if variance.ndim == 2 else 1
+    if sentences < _AT_LEAST:
         raise Sen2ProError(
             f"shrinkage without a head learns its prior from the batch, which takes at least {_AT_LEAST} sentences, "
-            f"not {found}; fit a head on a corpus (distill), or use method='sampling'"
+            f"not {sentences}; fit a head on a corpus (distill), or use method='sampling'"
         )
-    nu = count - 1
     dead = variance.max(axis=0) <= 1e-10 * variance.mean()
     logs = np.log(floored(variance))[:, ~dead]
     levels = logs.mean(axis=1, keepdims=True)
     profile = (logs - levels).mean(axis=0)
     n, k = logs.shape
     left = ((logs - levels - profile) ** 2).sum() / max((n - 1) * (k - 1), 1)
-    strength = Strength(dof=dof_of_noise(left - polygamma(1, nu / 2)))
+    strength = Strength(dof=dof_of_noise(left - polygamma(1, (count - 1) / 2)))
     prior = np.zeros(variance.shape)
     prior[:, ~dead] = np.exp(profile)
     return shrunk(variance, count, prior, strength)

@@ -48,11 +48,8 @@ class Whitening:
             raise Sen2ProError(f"these {len(data)} vectors are all the same; fit on vectors that differ")
         dim = data.shape[1] if dim is None else check_whole("dim", dim, 1, data.shape[1])
         if len(data) <= dim:
-            warnings.warn(
-                f"{len(data)} vectors cannot fill {dim} directions; fit on more of them, or pass a smaller dim",
-                Sen2ProWarning,
-                stacklevel=2,
-            )
+            few = f"{len(data)} vectors cannot fill {dim} directions; fit on more of them, or pass a smaller dim"
+            warnings.warn(few, Sen2ProWarning, stacklevel=2)
         values, directions = np.linalg.eigh(np.cov(data.T, bias=True).reshape(data.shape[1], -1))
         values, directions = values[::-1][:dim], directions[:, ::-1][:, :dim]
         spread = float(np.sqrt(max(values[0], 0.0)))
@@ -76,8 +73,8 @@ class Whitening:
         """Whiten vectors (..., k)."""
         given = check_numbers("vectors", vectors)
         if given.shape[-1:] != self.mean.shape:
-            found = given.shape[-1] if given.ndim else "a single number"
-            raise Sen2ProError(f"this whitening takes vectors of {len(self.mean)} dimensions, not {found}")
+            width = given.shape[-1] if given.ndim else "a single number"
+            raise Sen2ProError(f"this whitening takes vectors of {len(self.mean)} dimensions, not {width}")
         with np.errstate(over="ignore", invalid="ignore"):
             white = (given - self.mean) @ self.kernel
         return check_numbers("vectors, whitened,", white, np.float32)
@@ -93,21 +90,15 @@ class Whitening:
     @classmethod
     def load(cls, path: str | Path) -> Whitening:
         """Read what `save` wrote; a file that changed since then is refused."""
-        found = tensors.read(path, {"mean": tensors.Expected("F32", 1), "kernel": tensors.Expected("F32", 2)})
-        mean, kernel = found["mean"], found["kernel"]
+        expected = {"mean": tensors.Expected("F32", 1), "kernel": tensors.Expected("F32", 2)}
+        mean, kernel = tensors.read(path, expected).values()
         if len(kernel) != len(mean) or not 1 <= kernel.shape[1] <= len(mean):
-            raise Sen2ProError(
-                f"{path} does not hold a whitening: a mean of {len(mean)} dimensions, a kernel of {kernel.shape}"
-            )
+            raise Sen2ProError(f"{path} holds no whitening: a mean of shape {mean.shape}, a kernel of {kernel.shape}")
         whitening = cls(mean, kernel)
         kept = tensors.read_header(path).metadata.get(_HASH)
         if kept is None:
-            warnings.warn(
-                f"{path} has no hash, so that damage to it cannot be told; it was written by sen2pro before 0.5. Save "
-                "the whitening again to give it one",
-                Sen2ProWarning,
-                stacklevel=2,
-            )
+            old = f"{path} has no hash to tell damage by: it was written before sen2pro 0.5; save the whitening again"
+            warnings.warn(old, Sen2ProWarning, stacklevel=2)
         elif kept != whitening.hash:
             raise Sen2ProError(f"{path} was changed or damaged since it was written; fit the whitening again")
         return whitening

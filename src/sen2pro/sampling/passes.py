@@ -1,54 +1,15 @@
-"""Run the forward passes: every sample of every sentence, in batches of similar length."""
+"""Run forward passes in batches of similar length."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sen2pro.encoder.dropout import Tokens
-from sen2pro.sampling.edits import edit
+from sen2pro.encoder.encoder import Encoder
 from sen2pro.types import Array
-
-if TYPE_CHECKING:
-    from sen2pro.encoder.encoder import Encoder
-
-_WINDOW = 1024  # passes prepared and sorted by length together: bounds the memory, whatever n and N
-Rows = list[tuple[int, int]]  # (sentence index, sample number)
-
-
-def samples(
-    encoder: Encoder,
-    sentences: Sequence[str],
-    tokens: list[Tokens],
-    source: str,
-    count: int,
-    *,
-    seed: int,
-    vocabulary: Sequence[str],
-    prompt: str = "",
-    batch_size: int | None = None,
-    advance: Callable[[float], None] = lambda _: None,
-) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64], Array]]:
-    """Yield (sentence index (r,), sample number (r,), vectors (r, k)) until every sentence has `count` samples.
-
-    `tokens` are those of prompt and sentence; `source` is `model` (the sentence under dropout) or `data` (edited
-    copies, no dropout). The samples of a sentence stand together.
-    """
-    by_length = sorted(range(len(sentences)), key=lambda i: len(tokens[i]))
-    rows = ((i, s) for i in by_length for s in range(count))
-    while window := list(islice(rows, _WINDOW)):
-        if source == "model":
-            numbers = [s for _, s in window]
-            vectors = embed(encoder, [tokens[i] for i, _ in window], numbers, seed, prompt, batch_size, advance)
-        else:
-            copies = encoder.tokens([prompt + edit(sentences[i], vocabulary, seed, s) for i, s in window])
-            vectors = embed(encoder, copies, None, seed, prompt, batch_size, advance)
-        index, number = np.array(window).T
-        yield index, number, vectors
 
 
 def embed(
@@ -79,16 +40,16 @@ def embed(
 
     order = sorted(range(len(distinct)), key=lambda row: (group(row), len(distinct[row][0])))
     prompt_length = encoder.prompt_length(prompt)
-    vectors: Array | None = None
+    vectors = np.empty((0, encoder.dim), np.float32)
     for batch in _batches(order, [len(ids) for ids, _ in distinct], group, batch_size, encoder.token_budget):
         ids = [list(distinct[row][0]) for row in batch]
         keys = None if numbers is None else [distinct[row][1] for row in batch]
-        found = encoder.forward(ids, keys, seed, prompt_length, layers).cpu().numpy()
-        if vectors is None:
-            vectors = np.empty((len(distinct), found.shape[1]), np.float32)
-        vectors[batch] = found
+        pooled = encoder.forward(ids, keys, seed, prompt_length, layers).cpu().numpy()
+        if not len(vectors):
+            vectors = np.empty((len(distinct), pooled.shape[1]), np.float32)
+        vectors[batch] = pooled
         advance(len(batch))
-    return np.empty((0, encoder.dim), np.float32) if vectors is None else vectors[where]
+    return vectors[where]
 
 
 def _batches(

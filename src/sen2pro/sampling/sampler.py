@@ -5,7 +5,8 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from itertools import islice
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,43 +15,32 @@ from sen2pro.checks import check_batch_size
 from sen2pro.encoder.encoder import Encoder
 from sen2pro.errors import Sen2ProWarning
 from sen2pro.progress import Show, progress
-from sen2pro.sampling.edits import is_unspaced
-from sen2pro.sampling.passes import embed, samples
+from sen2pro.sampling.edits import edit, is_unspaced
+from sen2pro.sampling.passes import embed
 from sen2pro.sampling.states import States
 from sen2pro.types import Array
 
-
-class Map(Protocol):
-    """A linear map of vectors: a whitening."""
-
-    def apply(self, vectors: NDArray[Any]) -> Array:
-        """Map vectors (..., k)."""
+_WINDOW = 1024  # passes prepared and sorted by length together: bounds the memory, whatever n and N
 
 
 @dataclass
 class Sampler:
-    """Runs an encoder for a model: tokenizes, cuts, warns, counts, whitens, normalises.
-
-    Parameters
-    ----------
-    encoder, seed
-        What is run, and what makes it reproducible.
-    words
-        Gives the words that edits draw from; called only when they are needed.
-    normalize, whitening
-        The geometry of the finished vectors.
-    """
+    """Runs an encoder for a model: tokenizes, cuts, warns, counts, whitens, normalises."""
 
     encoder: Encoder
     seed: int
-    words: Callable[[], Sequence[str]]
+    words: Callable[[], Sequence[str]]  # that edits draw from; called only when they are needed
     normalize: bool
-    whitening: Map | None
+    whitening: Any  # a `Whitening`, or None
 
     def draw(
         self, texts: list[str], prompt: str, counts: Mapping[str, int], batch_size: int | None, show: Show
     ) -> Iterator[tuple[str, NDArray[np.int64], NDArray[np.int64], Array]]:
-        """Yield (source, sentence index, sample number, finished vectors) until each source has its count."""
+        """Yield (source, sentence index (r,), sample number (r,), vectors (r, k)) until each source has its count.
+
+        The source is `model` (the sentence under dropout) or `data` (edited copies, without dropout). The samples of a
+        sentence stand together.
+        """
         check_batch_size(batch_size)
         if "data" in counts and any(map(is_unspaced, texts)):
             warnings.warn(
@@ -60,26 +50,21 @@ class Sampler:
                 stacklevel=4,
             )
         tokens = self.encoder.tokens([prompt + text for text in texts], warn=True)
-        limit = self.encoder.max_length
-        texts = [
-            text if len(ids) < limit else self.encoder.seen(text, prompt)
-            for text, ids in zip(texts, tokens, strict=True)
-        ]
+        lengths = [len(ids) for ids in tokens]
+        whole = [length < self.encoder.max_length for length in lengths]
+        texts = [text if whole[i] else self.encoder.seen(text, prompt) for i, text in enumerate(texts)]
         with progress(len(texts) * sum(counts.values()), show, threshold=256) as advance:
             for source, count in counts.items():
-                runs = samples(
-                    self.encoder,
-                    texts,
-                    tokens,
-                    source,
-                    count,
-                    seed=self.seed,
-                    vocabulary=self.words() if source == "data" else (),
-                    prompt=prompt,
-                    batch_size=batch_size,
-                    advance=advance,
-                )
-                for index, number, vectors in runs:
+                words = self.words() if source == "data" else ()
+                rows = ((i, s) for i in sorted(range(len(texts)), key=lengths.__getitem__) for s in range(count))
+                while window := list(islice(rows, _WINDOW)):
+                    index, number = np.array(window).T
+                    if source == "model":
+                        passes, samples = [tokens[i] for i in index], number.tolist()
+                    else:
+                        copies = [prompt + edit(texts[i], words, self.seed, s) for i, s in window]
+                        passes, samples = self.encoder.tokens(copies), None
+                    vectors = embed(self.encoder, passes, samples, self.seed, prompt, batch_size, advance)
                     yield source, index, number, self.finish(vectors)
 
     def plain(
@@ -96,12 +81,12 @@ class Sampler:
         check_batch_size(batch_size)
         tokens = self.encoder.tokens([prompt + text for text in texts], warn=warn)
         with progress(len(texts), show, threshold=2048, unit="sentences") as advance:
-            found = embed(self.encoder, tokens, prompt=prompt, batch_size=batch_size, layers=layers, advance=advance)
+            columns = embed(self.encoder, tokens, prompt=prompt, batch_size=batch_size, layers=layers, advance=advance)
         dim = self.encoder.dim
-        width = (found.shape[1] - dim) // max(len(layers), 1)
-        averages = {layer: found[:, dim + i * width : dim + (i + 1) * width] for i, layer in enumerate(layers)}
+        width = (columns.shape[1] - dim) // max(len(layers), 1)
+        averages = {layer: columns[:, dim + i * width : dim + (i + 1) * width] for i, layer in enumerate(layers)}
         lengths = np.array([len(ids) for ids in tokens]), np.array([len(text.split()) for text in texts])
-        return States(found[:, :dim], averages, *lengths)
+        return States(columns[:, :dim], averages, *lengths)
 
     def finish(self, vectors: Array) -> Array:
         """Whiten, then normalise, as the settings say."""

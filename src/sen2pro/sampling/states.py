@@ -18,6 +18,11 @@ class States(NamedTuple):
     tokens: NDArray[np.int64]  # (n,)
     words: NDArray[np.int64]  # (n,)
 
+    def rows(self, rows: NDArray[np.int64]) -> States:
+        """Return the states of some of the sentences."""
+        layers = {i: array[rows] for i, array in self.layers.items()}
+        return States(self.vectors[rows], layers, self.tokens[rows], self.words[rows])
+
     def features(self, layers: tuple[int, ...] | None) -> Array64:
         """Return the columns that a linear map reads: nothing (None), or the vectors and these layers."""
         if layers is None:
