@@ -129,7 +129,15 @@ class Source:
         first = 1  # line of the row: fields may hold line ends
         try:
             header = next(reader, [])
-            self._check_header(header)
+            repeated = [name for name, times in Counter(header).items() if times > 1]
+            if repeated:
+                raise self._wrong("line 1", f"the column {repeated[0]!r} stands there more than once")
+            if len(header) == 1 and any(sign in header[0] for sign in ";\t|"):
+                raise self._wrong(
+                    "line 1", f"one column named {header[0]!r}; columns are separated by commas (.tsv: tabs)"
+                )
+            if header:
+                self._column(header)
             first = reader.line_num + 1
             for row in reader:
                 if len(row) != len(header):
@@ -140,15 +148,6 @@ class Source:
         except csv.Error as error:
             why = f"{error}; a field with a quote in it is written in quotes, with that one doubled"
             raise self._wrong(f"line {first}", why) from None
-
-    def _check_header(self, header: list[str]) -> None:
-        repeated = [name for name, times in Counter(header).items() if times > 1]
-        if repeated:
-            raise self._wrong("line 1", f"the column {repeated[0]!r} stands there more than once")
-        if len(header) == 1 and any(sign in header[0] for sign in ";\t|"):
-            raise self._wrong("line 1", f"one column named {header[0]!r}; columns are separated by commas (.tsv: tabs)")
-        if header:
-            self._column(header)
 
     def _batches(self) -> Iterator[tuple[int, Any]]:
         """Yield the number of a row, from 1, and the columns that are wanted of it and of those that follow.
@@ -237,9 +236,7 @@ class Source:
         except ValueError:  # a whole number of thousands of digits
             raise self._wrong(place, f"column {self.id_column!r} holds a number that is too long to be an id") from None
         if "\0" in id or has_surrogates(id):
-            raise self._wrong(
-                place, f"column {self.id_column!r} holds a NUL or half a surrogate pair, which is no text"
-            )
+            raise self._wrong(place, f"column {self.id_column!r} holds a NUL or half a surrogate pair: not a text")
         return self._record(place, sentence, id)
 
     def _record(self, place: str, text: Any, id: str | None) -> Record:
