@@ -162,8 +162,9 @@ class Source:
             for name in columns:
                 if schema.names.count(name) > 1:
                     raise self._wrong("", f"the column {name!r} stands there more than once")
-                if pa.types.is_nested(schema.field(name).type):
-                    raise self._wrong("", f"the column {name!r} holds {schema.field(name).type}, not one value a row")
+                kind = schema.field(name).type
+                if pa.types.is_nested(kind):
+                    raise self._wrong("", f"the column {name!r} holds {kind}, not a single value a row")
         first = 1
         with parquet.opened(self.path, read_dictionary=columns) as file:
             for batch in file.iter_batches(batch_size=4096, columns=columns):
