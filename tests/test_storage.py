@@ -219,7 +219,7 @@ GOOD = [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]
         ({"mean": pa.array([["a", "b"]] * 3, pa.list_(pa.string(), 2))}, "must be float or double, not string"),
         ({"mean": pa.array([[1, 2]] * 3, pa.list_(pa.int64(), 2))}, "must be float or double, not int64"),
         ({"mean": pa.array([[1.0]] * 3, pa.list_(pa.float32(), 1))}, "have 1 and 2 dimensions"),
-        ({"coverage": pa.array(["a"] * 3)}, "coverage must be float or double, not string"),
+        ({"coverage": pa.array(["a"] * 3)}, "'coverage' must be float or double, not string"),
     ],
 )
 def test_a_parquet_file_with_something_missing_or_wrong_is_refused_with_the_row(tmp_path, columns, message):

@@ -26,30 +26,15 @@ if TYPE_CHECKING:
 
 # Public name -> the module that holds it. Imported on first use: torch takes seconds, `import sen2pro` must not.
 _HOME = {
-    "Gaussian": "gaussian",
-    "Head": "estimation.head",
-    "Sen2Pro": "model",
-    "Sen2ProError": "errors",
-    "Sen2ProWarning": "errors",
-    "Signature": "signature",
-    "Whitening": "estimation.whitening",
-    "distance": "distances",
-    "distance_pairwise": "distances",
-    "estimate": "estimation.moments",
-}
+    "Gaussian": "gaussian", "Head": "estimation.head", "Sen2Pro": "model", "Sen2ProError": "errors",
+    "Sen2ProWarning": "errors", "Signature": "signature", "Whitening": "estimation.whitening", "distance": "distances",
+    "distance_pairwise": "distances", "estimate": "estimation.moments",
+}  # fmt: skip
 
 __all__ = [
-    "Gaussian",
-    "Head",
-    "Sen2Pro",
-    "Sen2ProError",
-    "Sen2ProWarning",
-    "Signature",
-    "Whitening",
-    "distance",
-    "distance_pairwise",
-    "estimate",
-]
+    "Gaussian", "Head", "Sen2Pro", "Sen2ProError", "Sen2ProWarning", "Signature", "Whitening", "distance",
+    "distance_pairwise", "estimate",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

@@ -9,36 +9,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sen2pro.errors import Sen2ProError, shown
+from sen2pro.errors import Sen2ProError, first_line, shown
 
 _AXES = ("row", "dimension")  # of means and variances
 
 
 def check_numbers(
-    name: str,
-    values: Any,
-    dtype: type[np.floating[Any]] | None = None,
-    *,
-    axes: Sequence[str] = _AXES,
+    name: str, values: Any, dtype: type[np.floating[Any]] | None = None, *, axes: Sequence[str] = _AXES,
     copy: bool = False,
-) -> NDArray[Any]:
+) -> NDArray[Any]:  # fmt: skip
     """Return an array of real numbers that float32 can hold, none of them NaN or infinite.
 
-    Parameters
-    ----------
-    name
-        What the numbers are, for the message.
-    values
-        Whatever numpy makes an array of.
-    dtype
-        The type to return, by default the one that the numbers have.
-    axes
-        Names of the last axes: the message says where the first bad value stands.
-    copy
-        Whether the result must not share memory with `values`.
+    It has the type `dtype`, by default the one that the numbers have, and shares no memory with `values` if `copy`.
+    The message says where the first bad value stands, by the names of the last `axes`.
 
-    Examples
-    --------
     >>> check_numbers("mean", [[1.0, 2.0], [3.0, float("nan")]])
     Traceback (most recent call last):
     sen2pro.errors.Sen2ProError: mean must be finite, but row 1, dimension 1 is nan
@@ -63,14 +47,10 @@ def as_array(name: str, values: Any) -> NDArray[Any]:
         array = np.asarray(values)
         masked = np.ma.is_masked(values)
     except Exception as error:  # ragged lists, tensors on a GPU or with a gradient, whatever a stranger raises
-        raise Sen2ProError(f"{name} cannot be read as an array of numbers: {_first_line(error)}") from None
+        raise Sen2ProError(f"{name} cannot be read as an array of numbers: {first_line(error)}") from None
     if masked:
         raise Sen2ProError(f"{name} has masked values; fill them in, or leave their rows out")
     return array
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]
 
 
 def _refuse_kind(name: str, array: NDArray[Any], axes: Sequence[str]) -> None:

@@ -31,9 +31,7 @@ def check_whole(name: str, value: Any, low: int, high: int | None = None) -> int
 
 def check_seed(seed: Any) -> int:
     """Return a seed as an int, also if it came from numpy."""
-    if not is_whole(seed):
-        raise Sen2ProError(f"seed must be a whole number, not {shown(seed)}")
-    if abs(int(seed)) >> _SEED_BITS:
+    if not is_whole(seed) or abs(int(seed)) >> _SEED_BITS:
         raise Sen2ProError(f"seed must be a whole number of at most {_SEED_BITS} bits, not {shown(seed)}")
     return int(seed)
 
@@ -60,10 +58,7 @@ def check_rate(dropout: Any) -> float | None:
         return None
     rate = share(dropout)
     if rate is None or not _LEAST_RATE <= rate <= 1 - _LEAST_RATE:
-        raise Sen2ProError(
-            f"dropout must be a number between 0 and 1 (exclusive, and {_LEAST_RATE} away from both), not "
-            f"{shown(dropout)}"
-        )
+        raise Sen2ProError(f"dropout must be a number between 0 and 1 ({_LEAST_RATE} from both), not {shown(dropout)}")
     return rate
 
 
@@ -90,6 +85,13 @@ def check_text(name: str, value: Any) -> str:
     return str(value)
 
 
+def _check_visible(name: str, value: Any) -> str:
+    text = check_text(name, value)
+    if is_blank(text):
+        raise Sen2ProError(f"{name} is empty or blank: {shown(text)}; leave it out")
+    return text
+
+
 def is_blank(text: str) -> bool:
     """Tell whether there is nothing to see in a text: it is empty, or of white space and zero-width letters only.
 
@@ -105,11 +107,7 @@ def check_sentences(sentences: str | Iterable[str]) -> list[str]:
     for i, text in enumerate(texts):
         if not isinstance(text, str):
             raise Sen2ProError(f"sentence {i} is not a text but {type(text).__name__}: {shown(text)}")
-        if is_blank(text):
-            raise Sen2ProError(f"sentence {i} is empty or blank: {shown(text)}; leave it out")
-        if has_surrogates(text):
-            raise Sen2ProError(f"sentence {i} holds half a surrogate pair, which is not Unicode text: {shown(text)}")
-    return list(map(str, texts))
+    return [_check_visible(f"sentence {i}", text) for i, text in enumerate(texts)]
 
 
 def check_vocabulary(vocabulary: str | Iterable[str] | None) -> list[str] | None:
@@ -124,18 +122,13 @@ def check_vocabulary(vocabulary: str | Iterable[str] | None) -> list[str] | None
     words = [] if isinstance(vocabulary, str) else listed(vocabulary, "vocabulary as a list of words")
     if not words:
         raise Sen2ProError(f"vocabulary must be a list of at least one word, not {shown(vocabulary)}")
-    return [_check_word(f"word {i} of the vocabulary", word) for i, word in enumerate(words)]
-
-
-def _check_word(name: str, word: Any) -> str:
-    text = check_text(name, word)
-    if is_blank(text):
-        raise Sen2ProError(f"{name} is empty or blank: {text!r}; leave it out")
-    if text.split() != [text]:
-        raise Sen2ProError(f"{name} holds white space: {shown(text)}; give single words")
-    if "\0" in text:
-        raise Sen2ProError(f"{name} holds a NUL character: {shown(text)}; leave it out")
-    return text
+    words = [_check_visible(f"word {i} of the vocabulary", word) for i, word in enumerate(words)]
+    for i, word in enumerate(words):
+        if word.split() != [word]:
+            raise Sen2ProError(f"word {i} of the vocabulary holds white space: {shown(word)}; give single words")
+        if "\0" in word:
+            raise Sen2ProError(f"word {i} of the vocabulary holds a NUL character: {shown(word)}; leave it out")
+    return words
 
 
 def listed(values: Any, what: str) -> list[Any]:

@@ -9,8 +9,6 @@ from typing import Any
 
 _SHORT = reprlib.Repr()
 _SHORT.maxstring = _SHORT.maxother = 100
-
-
 _LONGEST = 2000  # letters of a message
 
 
@@ -40,11 +38,8 @@ class TruncationWarning(Sen2ProWarning):
 
     def __init__(self, count: int, total: int, limit: int) -> None:
         self.count, self.total, self.limit = count, total, limit
-        verb = "is" if count == 1 else "are"
-        super().__init__(
-            f"{count} of {total} sentences {verb} longer than the {limit} tokens this model takes; "
-            "only the beginning counts"
-        )
+        longer = f"{count} of {total} sentences {'is' if count == 1 else 'are'} longer than the {limit} tokens"
+        super().__init__(f"{longer} this model takes; only the beginning counts")
 
 
 def shown(value: Any) -> str:
@@ -57,6 +52,11 @@ def shown(value: Any) -> str:
         return _SHORT.repr(value)
     except Exception:  # whatever a stranger's repr raises; Python's own does for a number of thousands of digits
         return f"<{type(value).__name__}>"
+
+
+def first_line(error: BaseException) -> str:
+    """Return the first line of what an error says, or its name."""
+    return (str(error).splitlines() or [type(error).__name__])[0]
 
 
 def one_of(name: str, value: str, allowed: Iterable[str]) -> str:
@@ -75,19 +75,11 @@ def one_of(name: str, value: str, allowed: Iterable[str]) -> str:
 
 
 def some(names: Sequence[Any], most: int = 10) -> str:
-    """Name things in a message, not more than a few.
-
-    >>> some(["a", "b", "c"], 2)
-    "'a', 'b' and 1 more"
-    """
-    shown = ", ".join(map(repr, names[:most]))
-    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
+    """Name things in a message, not more than a few: `'a', 'b' and 1 more`."""
+    named = ", ".join(map(repr, names[:most]))
+    return named if len(names) <= most else f"{named} and {len(names) - most} more"
 
 
 def has_surrogates(text: str) -> bool:
-    """Tell whether a text holds half a surrogate pair, which JSON can spell but no tokenizer takes.
-
-    >>> has_surrogates("fine"), has_surrogates("a " + chr(0xD800))
-    (False, True)
-    """
+    """Tell whether a text holds half a surrogate pair, which JSON can spell but no tokenizer takes."""
     return not text.isascii() and any("\ud800" <= letter <= "\udfff" for letter in text)

@@ -15,7 +15,6 @@ from sen2pro.errors import Sen2ProError, shown
 from sen2pro.signature import Signature, merged
 from sen2pro.types import Array, Array64
 
-_NO_INDEX = "a Gaussian is indexed by a number, a slice, or a list of numbers or truth values, not {}"
 _MOST_DRAWN = 1 << 32  # numbers that `sample` makes at once: 16 GB
 
 
@@ -38,7 +37,8 @@ class Gaussian:
     mean, variance
         Arrays of one shape, (k,) or (n, k). Kept as read-only float32.
     signature
-        How the Gaussians were made. Comparing Gaussians made with different settings raises an error that names them.
+        How the Gaussians were made. Comparing Gaussians made with different settings raises an error that names the
+        setting.
     coverage
         Of a head's predictions, how far each sentence is from what the head was fitted on: () or (n,), see `coverage`.
     copy
@@ -55,22 +55,25 @@ class Gaussian:
     3
     """
 
-    __slots__ = ("_coverage", "_mean", "_signature", "_variance")
+    __slots__ = ("coverage", "mean", "signature", "variance")
 
-    _mean: Array
-    _variance: Array
-    _signature: Signature | None
-    _coverage: Array | None
+    mean: Array
+    """The mean, (k,) or (n, k)."""
+    variance: Array
+    """The variance of each dimension, (k,) or (n, k)."""
+    signature: Signature | None
+    """How these Gaussians were made, or None for hand-made ones."""
+    coverage: Array | None
+    """How well a head knows sentences like these, () or (n,); None if no head was used.
+
+    The share of held-out sentences of the head's corpus that were at least as far out: 0.5 is an ordinary sentence,
+    below 0.01 do not trust the prediction (sample it instead), 0 is a length that the head has never seen.
+    """
 
     def __init__(
-        self,
-        mean: ArrayLike,
-        variance: ArrayLike,
-        signature: Signature | None = None,
-        coverage: ArrayLike | None = None,
-        *,
-        copy: bool = True,
-    ) -> None:
+        self, mean: ArrayLike, variance: ArrayLike, signature: Signature | None = None,
+        coverage: ArrayLike | None = None, *, copy: bool = True,
+    ) -> None:  # fmt: skip
         mean_ = check_numbers("mean", mean, np.float32, copy=copy)
         variance_ = check_numbers("variance", variance, np.float32, copy=copy)
         if mean_.shape != variance_.shape or mean_.ndim not in (1, 2):
@@ -84,68 +87,41 @@ class Gaussian:
             raise Sen2ProError(f"a variance cannot be negative, but {place(index)} is {variance_[index]}")
         if not isinstance(signature, Signature | None):
             raise Sen2ProError(f"signature must be a Signature or None, not {type(signature).__name__}")
-        coverage_ = (
-            None if coverage is None else check_numbers("coverage", coverage, np.float32, axes=["row"], copy=True)
-        )
-        if coverage_ is not None and coverage_.shape != mean_.shape[:-1]:
-            raise Sen2ProError(f"coverage must have shape {mean_.shape[:-1]}, not {coverage_.shape}")
-        for array in (mean_, variance_, coverage_):
-            if array is not None:
-                array.setflags(write=False)
-        object.__setattr__(self, "_mean", mean_)
-        object.__setattr__(self, "_variance", variance_)
-        object.__setattr__(self, "_signature", signature)
-        object.__setattr__(self, "_coverage", coverage_)
+        if coverage is not None:
+            coverage = check_numbers("coverage", coverage, np.float32, axes=["row"], copy=True)
+            if coverage.shape != mean_.shape[:-1]:
+                raise Sen2ProError(f"coverage must have shape {mean_.shape[:-1]}, not {coverage.shape}")
+        kept = {"mean": mean_, "variance": variance_, "coverage": coverage, "signature": signature}
+        for name, value in kept.items():
+            if isinstance(value, np.ndarray):
+                value.setflags(write=False)
+            object.__setattr__(self, name, value)
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(f"a Gaussian is immutable; make a new one instead of setting {name!r}")
 
     def __reduce__(self) -> tuple[type[Gaussian], tuple[Any, ...]]:
-        return Gaussian, (self._mean, self._variance, self._signature, self._coverage)
-
-    @property
-    def mean(self) -> Array:
-        """The mean, (k,) or (n, k)."""
-        return self._mean
-
-    @property
-    def variance(self) -> Array:
-        """The variance of each dimension, (k,) or (n, k)."""
-        return self._variance
+        return Gaussian, (self.mean, self.variance, self.signature, self.coverage)
 
     @property
     def std(self) -> Array:
         """The standard deviation of each dimension, (k,) or (n, k)."""
-        return np.sqrt(self._variance)
-
-    @property
-    def signature(self) -> Signature | None:
-        """How these Gaussians were made, or None for hand-made ones."""
-        return self._signature
-
-    @property
-    def coverage(self) -> Array | None:
-        """How well a head knows sentences like these, () or (n,); None if no head was used.
-
-        The share of held-out sentences of the head's corpus that were at least as far out: 0.5 is an ordinary sentence,
-        below 0.01 do not trust the prediction (sample it instead), 0 is a length that the head has never seen.
-        """
-        return self._coverage
+        return np.sqrt(self.variance)
 
     @property
     def shape(self) -> tuple[int, ...]:
         """(k,) for one Gaussian, (n, k) for a batch."""
-        return self._mean.shape
+        return self.mean.shape
 
     @property
     def dim(self) -> int:
         """The number of dimensions k."""
-        return int(self._mean.shape[-1])
+        return int(self.mean.shape[-1])
 
     @property
     def total_variance(self) -> Array64:
         """The trace of the covariance, () or (n,): how uncertain a sentence is, in one number."""
-        return np.asarray(self._variance.sum(axis=-1, dtype=np.float64))
+        return np.asarray(self.variance.sum(axis=-1, dtype=np.float64))
 
     @property
     def entropy(self) -> Array64:
@@ -154,7 +130,7 @@ class Gaussian:
         >>> Gaussian(mean=[0.0], variance=[1.0]).entropy.round(4)  # 0.5 log(2 pi e)
         np.float64(1.4189)
         """
-        return np.asarray(0.5 * np.log(2 * np.pi * np.e * floored(self._variance)).sum(axis=-1))[()]
+        return np.asarray(0.5 * np.log(2 * np.pi * np.e * floored(self.variance)).sum(axis=-1))[()]
 
     def log_prob(self, x: ArrayLike) -> Array64:
         """Log-density at `x`, which has the shape of the mean or broadcasts with it: (..., k) gives (...).
@@ -169,49 +145,50 @@ class Gaussian:
             np.broadcast_shapes(point.shape, self.shape)
         except ValueError:
             raise Sen2ProError(f"x of shape {point.shape} does not fit Gaussians of shape {self.shape}") from None
-        variance = floored(self._variance)
-        terms = np.log(2 * np.pi * variance) + (point - self._mean) ** 2 / variance
+        variance = floored(self.variance)
+        terms = np.log(2 * np.pi * variance) + (point - self.mean) ** 2 / variance
         return np.asarray(-0.5 * terms.sum(axis=-1))[()]
 
     def sample(self, n: int = 1, seed: int = 0) -> Array:
         """Draw `n` points from each Gaussian: (n, k) from one, (len(self), n, k) from a batch."""
-        most = _MOST_DRAWN // max(1, self._mean.size)
+        most = _MOST_DRAWN // max(1, self.mean.size)
         shape = (*self.shape[:-1], check_whole("n", n, 0, most), self.dim)
         if check_seed(seed) < 0:
             raise Sen2ProError(f"seed must be a whole number of at least 0, not {seed}")
         noise = np.random.default_rng(int(seed)).standard_normal(shape, dtype=np.float32)
-        return np.asarray(self._mean[..., None, :] + self.std[..., None, :] * noise)
+        return np.asarray(self.mean[..., None, :] + self.std[..., None, :] * noise)
 
     def __len__(self) -> int:
-        if self._mean.ndim == 1:
+        if self.mean.ndim == 1:
             raise TypeError("a single Gaussian has no length; use .dim for its number of dimensions")
-        return len(self._mean)
+        return len(self.mean)
 
     def __getitem__(self, index: Any) -> Gaussian:
-        if self._mean.ndim == 1:
+        if self.mean.ndim == 1:
             raise TypeError("a single Gaussian cannot be indexed")
         if isinstance(index, tuple) and len(index) == 2 and index[1] is Ellipsis:
             index = index[0]  # x[rows, ...], which is how scikit-learn picks rows
         if isinstance(index, tuple):
             raise TypeError("a Gaussian is indexed by sentence only; use .mean and .variance to select dimensions")
         try:
-            is_table = not isinstance(index, slice) and np.ndim(index) > 1  # truth values of two axes pick numbers
-            mean = self._mean[index]
+            fits = isinstance(index, slice) or np.ndim(index) <= 1  # truth values of two axes pick numbers
+            mean = self.mean[index]
         except IndexError:  # which says which number is out of range
             raise
         except Exception:  # whatever numpy says to a list that is ragged, or an object that is no index
-            raise TypeError(_NO_INDEX.format(shown(index))) from None
-        if is_table or mean.ndim > 2:
-            raise TypeError(_NO_INDEX.format(shown(index)))
-        coverage = None if self._coverage is None else self._coverage[index]
-        return Gaussian(mean, self._variance[index], self._signature, coverage)
+            fits, mean = False, self.mean
+        if not fits or mean.ndim > 2:
+            allowed = "a number, a slice, or a list of numbers or truth values"
+            raise TypeError(f"a Gaussian is indexed by {allowed}, not {shown(index)}")
+        coverage = None if self.coverage is None else self.coverage[index]
+        return Gaussian(mean, self.variance[index], self.signature, coverage)
 
     def __iter__(self) -> Iterator[Gaussian]:
         return (self[i] for i in range(len(self)))
 
     @staticmethod
     def concatenate(parts: Sequence[Gaussian]) -> Gaussian:
-        """Join batches (and single Gaussians) into one batch; settings that differ raise an error that names them."""
+        """Join batches (and single Gaussians) into one batch; different settings raise an error that names them."""
         parts = listed(parts, "a list of Gaussians")
         if not parts:
             raise Sen2ProError("nothing to concatenate: the list is empty")
@@ -232,28 +209,21 @@ class Gaussian:
         )
 
     def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, Gaussian)
-            and np.array_equal(self._mean, other._mean)
-            and np.array_equal(self._variance, other._variance)
-            and self._signature == other._signature
-            and np.array_equal(self._coverage, other._coverage)  # type: ignore[arg-type]
-        )
+        if not isinstance(other, Gaussian) or self.signature != other.signature:
+            return False
+        pairs: Any = (self.mean, other.mean), (self.variance, other.variance), (self.coverage, other.coverage)
+        return all(np.array_equal(mine, theirs) for mine, theirs in pairs)
 
     __hash__ = None  # type: ignore[assignment]  # like the arrays it holds
 
     def __repr__(self) -> str:
-        made = f"{self._signature.model}, {self._signature.uncertainty}" if self._signature else "by hand"
+        made = f"{self.signature.model}, {self.signature.uncertainty}" if self.signature else "by hand"
         return f"Gaussian(shape={self.shape}, made: {made})"
 
     def save(
-        self,
-        path: str | Path,
-        *,
-        ids: Sequence[str] | None = None,
-        texts: Sequence[str] | None = None,
+        self, path: str | Path, *, ids: Sequence[str] | None = None, texts: Sequence[str] | None = None,
         overwrite: bool = False,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Write to a `.parquet` or `.safetensors` file; ids and texts go into columns of a Parquet file."""
         from sen2pro.files.gaussians import GaussianWriter
 
@@ -264,13 +234,8 @@ class Gaussian:
     def load(path: str | Path, *, verify: bool = True) -> Gaussian:
         """Read what `save` or `sen2pro encode` wrote; `sen2pro.files.gaussians.read` also gives the ids and texts.
 
-        Parameters
-        ----------
-        path
-            A `.parquet` or `.safetensors` file.
-        verify
-            Compare the content with the digest in the file, which tells if a single bit has changed. It costs less
-            than a tenth of the reading.
+        `verify` compares the content with the digest in the file, which tells if a single bit has changed. It costs
+        less than a tenth of the reading.
         """
         from sen2pro.files.gaussians import read
 

@@ -23,10 +23,10 @@ def panels(count: int, width: float = 7, height: float = 4) -> tuple[Figure, lis
 
     figure = Figure(figsize=(width * count, height), layout="constrained")
     FigureCanvasAgg(figure)
-    found = [figure.add_subplot(1, count, i + 1) for i in range(count)]
-    for axes in found:
+    every = [figure.add_subplot(1, count, i + 1) for i in range(count)]
+    for axes in every:
         axes.spines[["top", "right"]].set_visible(False)
-    return figure, found
+    return figure, every
 
 
 def single(width: float = 7, height: float = 4) -> tuple[Figure, Axes]:

@@ -12,7 +12,6 @@ from sen2pro.errors import Sen2ProError, shown
 
 Show = bool | Callable[[float], None] | None
 
-
 _LOG = logging.getLogger("sen2pro")
 _EVERY = 60.0  # seconds between two lines of the log
 
@@ -45,34 +44,22 @@ def progress(
     """
     if callable(show):
         yield show
-        return
-    if not isinstance(show, bool | None):
+    elif not isinstance(show, bool | None):
         raise Sen2ProError(f"show_progress_bar must be True, False, None or a function, not {shown(show)}")
-    if show is None and not sys.stderr.isatty():
+    elif show is None and not sys.stderr.isatty():
         yield _logged(total, unit, title)
-        return
-    if show is None:
-        show = total is None or total > threshold
-    if not show:
+    elif show is False or (show is None and total is not None and total <= threshold):
         yield lambda _: None
-        return
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        ProgressColumn,
-        Task,
-        TextColumn,
-        TimeRemainingColumn,
-    )
-    from rich.text import Text
+    else:
+        from rich import progress as bars
+        from rich.console import Console
+        from rich.text import Text
 
-    class Speed(ProgressColumn):
-        def render(self, task: Task) -> Text:
-            return Text(f"{task.speed:,.1f} {unit}/s" if task.speed else f"– {unit}/s")
+        class Speed(bars.ProgressColumn):
+            def render(self, task: bars.Task) -> Text:
+                return Text(f"{task.speed:,.1f} {unit}/s" if task.speed else f"– {unit}/s")
 
-    columns = (TextColumn(title), BarColumn(), MofNCompleteColumn(), Speed(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task(title, total=total)
-        yield lambda done: bar.advance(task, done)
+        columns = (bars.TextColumn(title), bars.BarColumn(), bars.MofNCompleteColumn(), Speed())
+        with bars.Progress(*columns, bars.TimeRemainingColumn(), console=Console(stderr=True)) as bar:
+            task = bar.add_task(title, total=total)
+            yield lambda done: bar.advance(task, done)

@@ -16,9 +16,9 @@ MATTERS = ("hash", "pooling", "geometry", "whitening", "uncertainty", "dropout",
 class Signature:
     """Everything needed to repeat an encoding, as short strings.
 
-    The fields that *matter* decide whether two Gaussians may be compared. The model's name does not (its hash
-    does), and neither do the seed, the number of samples and the version: they change how well the same
-    distribution is estimated, not which distribution it is.
+    Two Gaussians may be compared if the fields in `MATTERS` agree. The model's name is not one of them (its hash is),
+    and neither are the seed, the number of samples and the version: they change how well a distribution is estimated,
+    not which distribution it is.
 
     >>> s = Signature(model="m", hash="53aa5117", pooling="mean", geometry="unit", whitening="no",
     ...     uncertainty="both", samples="15+15", dropout="0.1", edits="drop,swap,replace,insert",
@@ -57,30 +57,24 @@ class Signature:
     @classmethod
     def from_json(cls, text: str) -> Signature:
         """Read what `to_json` wrote, also by a version with other fields: what is missing reads `unknown`."""
-        found = documents.parse(text, "the signature")
-        documents.mapping(documents.TEXT)(found, "the signature")
-        return cls(**{f.name: found.get(f.name, "unknown") for f in fields(cls)})
+        kept = documents.parse(text, "the signature")
+        documents.mapping(documents.TEXT)(kept, "the signature")
+        return cls(**{field.name: kept.get(field.name, "unknown") for field in fields(cls)})
+
+
+def _differing(a: Signature, b: Signature) -> list[str]:
+    return [field.name for field in fields(Signature) if getattr(a, field.name) != getattr(b, field.name)]
 
 
 def check_comparable(a: Signature | None, b: Signature | None) -> None:
     """Raise if two results were made in ways that cannot be compared; a missing signature is not checked."""
-    if a is None or b is None:
-        return
-    differing = [
-        f"{name} {getattr(a, name)!r} against {getattr(b, name)!r}"
-        for name in MATTERS
-        if getattr(a, name) != getattr(b, name)
-    ]
-    if differing:
-        raise Sen2ProError(
-            f"these Gaussians cannot be compared: {'; '.join(differing)}. Encode both with the same settings"
-        )
+    names = [name for name in _differing(a, b) if name in MATTERS] if a and b else []
+    if names:
+        told = "; ".join(f"{name} {getattr(a, name)!r} against {getattr(b, name)!r}" for name in names)
+        raise Sen2ProError(f"these Gaussians cannot be compared: {told}. Encode both with the same settings")
 
 
 def merged(a: Signature | None, b: Signature | None) -> Signature | None:
     """Return the signature of two comparable results put together; a field that differs reads `mixed`."""
     check_comparable(a, b)
-    if a is None or b is None:
-        return None
-    differing = (f.name for f in fields(Signature) if getattr(a, f.name) != getattr(b, f.name))
-    return replace(a, **dict.fromkeys(differing, "mixed"))
+    return replace(a, **dict.fromkeys(_differing(a, b), "mixed")) if a and b else None

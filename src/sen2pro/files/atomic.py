@@ -1,7 +1,6 @@
-"""Write a file or a folder whole or not at all.
+"""Write a file or a folder whole or not at all: to `.NAME.PID-NUMBER.partial` beside it, which is renamed at the end.
 
-The work goes to a temporary name beside the target, `.NAME.PID-NUMBER.partial`, which is renamed at the end. An error
-deletes it. A killed process cannot; the next one that writes to the same target deletes what a dead process left.
+An error deletes that. A killed process cannot; the next one that writes to the same target deletes what it left.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 def replacing(path: str | Path) -> Iterator[Path]:
     """Give the temporary name of a file; when the block ends without an error, it is renamed to `path`.
 
-    Files whose names begin with the temporary one are deleted at the end.
+    Files whose names go on from the temporary one are deleted.
 
     >>> import tempfile
     >>> target = Path(tempfile.mkdtemp()) / "a.txt"
@@ -82,16 +81,11 @@ def _temporary(path: Path, *, folder: bool) -> Iterator[Path]:
         remove_abandoned(path)
         temporary = path.with_name(f".{path.name}.{os.getpid()}-{next(_NUMBERS)}.partial")
         _delete(temporary)
-        if folder:
-            temporary.mkdir()
-        else:
-            temporary.touch()
-        held = _hold(temporary)
+        temporary.mkdir() if folder else temporary.touch()
         try:
-            yield temporary
+            with _locked(temporary):
+                yield temporary
         finally:
-            if held is not None:
-                os.close(held)
             _delete(temporary)
 
 
@@ -99,12 +93,12 @@ def remove_abandoned(path: str | Path) -> None:
     """Delete the temporary files of `path` whose process is gone."""
     path = Path(path)
     pattern = re.compile(rf"\.{re.escape(path.name)}\.(\d{{1,10}})(-\d+)?\.partial")
-    if not path.parent.is_dir():
-        return
-    for place in list(path.parent.iterdir()):
+    for place in list(path.parent.iterdir()) if path.parent.is_dir() else ():
         match = pattern.fullmatch(place.name)
-        if match and not _is_alive(int(match[1])) and not _is_held(place):
-            _delete(place)
+        if match and not _is_alive(int(match[1])):
+            with _locked(place) as free:
+                if free:
+                    _delete(place)
 
 
 def _to_disk(path: Path) -> None:
@@ -123,42 +117,30 @@ def _delete(temporary: Path) -> None:
                 place.unlink(missing_ok=True)
 
 
-def _hold(temporary: Path) -> int | None:
-    """Lock a file or folder as long as this process lives: process ids mean nothing on another machine."""
-    if fcntl is None:
-        return None
-    held = os.open(temporary, os.O_RDONLY)
-    with suppress(OSError):  # a file system without locks
-        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    return held
-
-
-def _is_held(temporary: Path) -> bool:
-    if fcntl is None:
-        return False
+@contextmanager
+def _locked(place: Path) -> Iterator[bool]:
+    """Lock a file or folder, and tell whether no other process has: process ids mean nothing on another machine."""
+    file, free = None, False
+    with suppress(OSError):  # the file is gone, or locked, or on a file system without locks
+        if fcntl is not None:
+            file = os.open(place, os.O_RDONLY)
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        free = True
     try:
-        file = os.open(temporary, os.O_RDONLY)
-    except OSError:
-        return True
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return True
+        yield free
     finally:
-        os.close(file)
-    return False
+        if file is not None:
+            os.close(file)
 
 
 def _is_alive(process: int) -> bool:
-    """Tell whether a process of this machine runs."""
+    """Tell whether a process of this machine runs; on Windows, deleting what a living one has open fails anyway."""
     if os.name == "nt":
-        return False  # deleting what it has open fails there
+        return False
     try:
         os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except (OverflowError, PermissionError):
-        return True
+    except (OverflowError, OSError) as error:
+        return not isinstance(error, ProcessLookupError)
     return True
 
 

@@ -17,12 +17,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import reprlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
-from sen2pro.errors import Sen2ProError, has_surrogates
+from sen2pro.checks import is_whole
+from sen2pro.errors import Sen2ProError, has_surrogates, shown
 from sen2pro.files.atomic import write_text
 
 Check = Callable[[Any, str], None]
@@ -35,16 +35,15 @@ GRANTED_BY_CALLER = (
 
 
 def parse(text: str | bytes, place: str) -> Any:
-    """Return what a JSON text says; whatever is wrong with the text is an error that names its place."""
+    """Return what a JSON text in UTF-8 says; whatever is wrong with the text is an error that names its place."""
     try:
-        found = json.loads(text)
+        return json.loads(text if isinstance(text, str) else text.decode())
     except RecursionError:
         raise Sen2ProError(f"{place}: not JSON that can be read: too many brackets inside each other") from None
     except UnicodeDecodeError as error:
         raise Sen2ProError(f"{place}: not UTF-8 (byte {error.start + 1}: {error.reason})") from None
     except ValueError as error:  # also whole numbers of thousands of digits
         raise Sen2ProError(f"{place}: not JSON ({error})") from None
-    return found
 
 
 def load(path: str | Path) -> Any:
@@ -52,11 +51,7 @@ def load(path: str | Path) -> Any:
     path = Path(path)
     if path.stat().st_size > LARGEST:
         raise Sen2ProError(f"{path} is larger than {LARGEST >> 20} MiB; settings are never that large")
-    try:
-        text = path.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise Sen2ProError(f"{path}: not UTF-8 (byte {error.start + 1}: {error.reason})") from None
-    return parse(text, str(path))
+    return parse(path.read_bytes(), str(path))
 
 
 def read(path: str | Path, check: Check) -> dict[str, Any]:
@@ -64,16 +59,16 @@ def read(path: str | Path, check: Check) -> dict[str, Any]:
 
     A digest tells of accidents. It is no defence: whoever changes a file can write a new one.
     """
-    found = load(path)
-    if not isinstance(found, dict):
-        raise Sen2ProError(f"{path} must hold a JSON object, not {_kind(found)}")
-    digest = found.pop(DIGEST, None)
-    check(found, str(path))
-    if digest is not None and digest != digest_of(found):
+    content = load(path)
+    if not isinstance(content, dict):
+        raise Sen2ProError(f"{path} must hold a JSON object, not {shown(content)}")
+    digest = content.pop(DIGEST, None)
+    check(content, str(path))
+    if digest is not None and digest != digest_of(content):
         raise Sen2ProError(
-            f"{path} was changed since it was saved. If you changed it yourself, take its key {DIGEST!r} out too"
+            f"{path} was changed since it was saved. If you changed it yourself, remove its {DIGEST!r} too"
         )
-    return found
+    return content
 
 
 def write(path: str | Path, content: Mapping[str, Any]) -> None:
@@ -90,19 +85,19 @@ def digest_of(content: Mapping[str, Any]) -> str:
 def record(required: Mapping[str, Check], optional: Mapping[str, Check] | None = None) -> Check:
     """Return a check for an object with known keys; any other key is an error that names it."""
     known = {**required, **(optional or {})}
+    keys = ", ".join(sorted(known))
+    is_object = _test(f"an object with the keys {keys}", lambda value: isinstance(value, dict))
 
     def check(value: Any, place: str) -> None:
-        if not isinstance(value, dict):
-            _wrong(place, f"must be an object with the keys {', '.join(sorted(known))}", value)
+        is_object(value, place)
         for name in value:
-            if name in known:
-                continue
-            if name in GRANTED_BY_CALLER:
+            if name not in known and name in GRANTED_BY_CALLER:
                 raise Sen2ProError(
                     f"{place}: {name!r} is not for a file to set. If you trust the source of this folder and it needs "
                     f"{name}, pass {name}=... yourself; then remove the key from the file"
                 )
-            raise Sen2ProError(f"{place}: unknown key {_short(name)}; the keys are: {', '.join(sorted(known))}")
+            if name not in known:
+                raise Sen2ProError(f"{place}: unknown key {shown(name)}; the keys are: {keys}")
         for name in required:
             if name not in value:
                 raise Sen2ProError(f"{place}: the key {name!r} is missing")
@@ -116,8 +111,7 @@ def mapping(inner: Check) -> Check:
     """Return a check for an object with any keys, whose values pass another check."""
 
     def check(value: Any, place: str) -> None:
-        if not isinstance(value, dict):
-            _wrong(place, "must be an object", value)
+        _OBJECT(value, place)
         for name, each in value.items():
             TEXT(name, place)
             inner(each, _below(place, name))
@@ -127,10 +121,13 @@ def mapping(inner: Check) -> Check:
 
 def list_of(inner: Check, length: int | None = None) -> Check:
     """Return a check for a list, of a given length if there is one."""
+    is_list = _test(
+        "a list" if length is None else f"a list of {length}",
+        lambda value: isinstance(value, list) and length in (None, len(value)),
+    )
 
     def check(value: Any, place: str) -> None:
-        if not isinstance(value, list) or (length is not None and len(value) != length):
-            _wrong(place, "must be a list" if length is None else f"must be a list of {length}", value)
+        is_list(value, place)
         for number, each in enumerate(value):
             inner(each, f"{place}, item {number}")
 
@@ -151,49 +148,33 @@ def either(*checks: Check) -> Check:
     return check
 
 
-def _kind_check(name: str, test: Callable[[Any], bool]) -> Check:
+def _test(what: str, passes: Callable[[Any], bool]) -> Check:
     def check(value: Any, place: str) -> None:
-        if not test(value):
-            _wrong(place, f"must be {name}", value)
+        if not passes(value):
+            raise Sen2ProError(f"{place} must be {what}, not {shown(value)}")
 
     return check
 
 
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
 def _is_number(value: Any) -> bool:
-    return _is_whole(value) or isinstance(value, float)
+    return is_whole(value) or isinstance(value, float)
 
 
-TEXT = _kind_check("a text", lambda value: isinstance(value, str) and not has_surrogates(value))
-TRUTH = _kind_check("true or false", lambda value: isinstance(value, bool))
-NULL = _kind_check("null", lambda value: value is None)
-WHOLE = _kind_check("a whole number", _is_whole)
-COUNT = _kind_check("a whole number of at least 0", lambda value: _is_whole(value) and value >= 0)
-NUMBER = _kind_check("a finite number", lambda value: _is_number(value) and abs(value) < 1e308)
-ANY_NUMBER = _kind_check("a number", _is_number)
+_OBJECT = _test("an object", lambda value: isinstance(value, dict))
+TEXT = _test("a text", lambda value: isinstance(value, str) and not has_surrogates(value))
+TRUTH = _test("true or false", lambda value: isinstance(value, bool))
+NULL = _test("null", lambda value: value is None)
+WHOLE = _test("a whole number", is_whole)
+COUNT = _test("a whole number of at least 0", lambda value: is_whole(value) and value >= 0)
+NUMBER = _test("a finite number", lambda value: _is_number(value) and abs(value) < 1e308)
+ANY_NUMBER = _test("a number", _is_number)
 
 
 def one_of_texts(*allowed: str) -> Check:
     """Return a check for one of a few texts."""
-    return _kind_check(" or ".join(map(repr, allowed)), lambda value: isinstance(value, str) and value in allowed)
+    return _test(" or ".join(map(repr, allowed)), lambda value: isinstance(value, str) and value in allowed)
 
 
 def _below(place: str, name: str) -> str:
     """Return the place of a key: the file, a colon, and the names that lead to it."""
     return f"{place[:-1]}.{name}'" if place.endswith("'") else f"{place}: '{name}'"
-
-
-def _wrong(place: str, what: str, value: Any) -> NoReturn:
-    raise Sen2ProError(f"{place} {what}, not {_short(value)}")
-
-
-def _short(value: Any) -> str:
-    return reprlib.repr(value)
-
-
-def _kind(value: Any) -> str:
-    names = {dict: "an object", list: "a list", str: "a text", bool: "a truth value", type(None): "null"}
-    return names.get(type(value), "a number")

@@ -26,31 +26,13 @@ def far_from_head(gaussian: Gaussian) -> int:
 
 
 def encode_into(
-    writer: GaussianWriter,
-    model: Any,
-    source: Source,
-    *,
-    ids: bool = False,
-    texts: bool = False,
-    batch_size: int | None = None,
-    advance: Callable[[float], None] = lambda _: None,
-) -> Summary:
-    """Encode every sentence of a source.
+    writer: GaussianWriter, model: Any, source: Source, *, ids: bool = False, texts: bool = False,
+    batch_size: int | None = None, advance: Callable[[float], None] = lambda _: None,
+) -> Summary:  # fmt: skip
+    """Encode every sentence of a source with a `Sen2Pro`, and tell `advance` how many sentences were done.
 
-    Parameters
-    ----------
-    writer
-        Where the Gaussians go; a Parquet file also gets each sentence's total variance, and that of each source.
-    model
-        A `Sen2Pro`.
-    source
-        The sentences.
-    ids, texts
-        Whether ids and sentences are kept, which Parquet can.
-    batch_size
-        As for `Sen2Pro.encode`.
-    advance
-        Is told the number of sentences done since it was last called.
+    `ids` and `texts` keep ids and sentences, which only Parquet can. A Parquet file also gets each sentence's total
+    variance, and that of each source.
     """
     passes = 1 if model.method == "one-pass" else sum(model.samples[name] for name in model.sources)
     sentences = far = 0
@@ -60,12 +42,8 @@ def encode_into(
             lines, batch_size=batch_size, show_progress_bar=lambda done: advance(done / passes)
         )
         gaussian = model.join(parts)
-        writer.write(
-            gaussian,
-            ids=[str(record.id) for record in records] if ids else None,
-            texts=lines if texts else None,
-            parts=parts,
-        )
+        names = [str(record.id) for record in records] if ids else None
+        writer.write(gaussian, ids=names, texts=lines if texts else None, parts=parts)
         sentences += len(records)
         far += far_from_head(gaussian)
     if not sentences:

@@ -9,7 +9,6 @@ import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Any, NamedTuple
 
 import numpy as np
@@ -54,20 +53,21 @@ class Stored(NamedTuple):
         return self.gaussian[rows[0]]
 
 
-def _arrays(gaussian: Gaussian) -> dict[str, Any]:
+def _arrays(gaussian: Gaussian) -> dict[str, NDArray[Any]]:
     """Return what a file keeps of a Gaussian, by name."""
-    found = {"mean": gaussian.mean, "variance": gaussian.variance, "coverage": gaussian.coverage}
-    return {name: numbers for name, numbers in found.items() if numbers is not None}
+    arrays = {name: getattr(gaussian, name) for name in (*_VECTORS, "coverage")}
+    return {name: numbers for name, numbers in arrays.items() if numbers is not None}
 
 
-def _length(values: Any) -> int | None:
+def _as_texts(name: str, values: Any, rows: int) -> list[str]:
+    """Return ids or texts as a list of str, one for each row."""
     try:
-        return len(values)
-    except Exception:  # it has none, or a stranger's object says something else
-        return None
-
-
-def _as_texts(name: str, values: Sequence[Any]) -> list[str]:
+        is_list = not isinstance(values, (str, bytes, Mapping)) and not hasattr(values, "columns")
+        fits = is_list and len(values) == rows
+    except Exception:  # it has no length, or a stranger's object says something else
+        fits = False
+    if not fits:
+        raise Sen2ProError(f"{rows} Gaussians need a list of {rows} {name}s, not {shown(values)}")
     try:
         texts = [str(value) for value in values]
     except Exception:  # a number of thousands of digits, or whatever a stranger's object says
@@ -85,8 +85,7 @@ def _suffix(path: Path) -> str:
 class GaussianWriter:
     """Write Gaussians chunk by chunk under a temporary name, renamed when all is well.
 
-    A run that fails or is killed never leaves a half file under the final name. Memory does not grow with the
-    number of chunks, for either format.
+    A run that fails or is killed never leaves a half file. Memory does not grow with the number of chunks.
 
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp()) / "two.parquet"
@@ -110,25 +109,21 @@ class GaussianWriter:
         self._open = ExitStack()
         self._digest = ContentDigest()
         self._ids = arrays.array("q")  # hashes: 8 bytes a row
-        self._signature: Signature | None = None
-        self._shape: tuple[int, ...] | None = None
+        self._shape: tuple[int, ...] | None = None  # of the last batch
+        self._kind: tuple[int, set[str], Signature | None] = (0, set(), None)  # dimensions, columns and signature
         self._rows = 0
-        self._columns: set[str] = set()
         self._parquet: Any = None
         self._tensors: dict[str, IO[bytes]] = {}
 
     def __enter__(self) -> GaussianWriter:
         self._temporary = self._open.enter_context(replacing(self.path))
+        self._open.callback(self._close)
         return self
 
     def write(
-        self,
-        gaussian: Gaussian,
-        *,
-        ids: Sequence[str] | None = None,
-        texts: Sequence[str] | None = None,
+        self, gaussian: Gaussian, *, ids: Sequence[str] | None = None, texts: Sequence[str] | None = None,
         parts: Mapping[str, Gaussian] | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Add a batch (or a single Gaussian, which then must be the only one).
 
         A Parquet file also gets the column `total_variance` and, where `parts` gives the Gaussians of the sources as
@@ -136,92 +131,84 @@ class GaussianWriter:
         """
         if self._temporary == self.path:
             raise Sen2ProError("write inside a with block: with GaussianWriter(path) as writer: ...")
-        columns = {name: values for name, values in (("id", ids), ("text", texts)) if values is not None}
-        rows = 1 if len(gaussian.shape) == 1 else len(gaussian)
-        for name, values in columns.items():
-            if isinstance(values, (str, bytes, Mapping)) or hasattr(values, "columns") or _length(values) != rows:
-                raise Sen2ProError(f"{rows} Gaussians need a list of {rows} {name}s, not {shown(values)}")
-        kept = {*columns, *_arrays(gaussian)}
-        if self._shape is None:
-            self._signature, self._columns = gaussian.signature, kept
-        elif len(self._shape) == 1 or len(gaussian.shape) == 1:
+        rows = gaussian.mean.size // gaussian.dim
+        given = (("id", ids), ("text", texts))
+        strings = {name: _as_texts(name, values, rows) for name, values in given if values is not None}
+        if strings and self._format != ".parquet":
+            raise Sen2ProError(f"safetensors holds numbers only; to keep the {' and '.join(strings)}, write .parquet")
+        numbers = _arrays(gaussian)
+        kind = (gaussian.dim, {*strings, *numbers}, gaussian.signature)
+        if self._shape is not None and 1 in (len(self._shape), len(gaussian.shape)):
             raise Sen2ProError("a single Gaussian fills a file; write batches to write several times")
-        elif (self._shape[-1], self._columns, self._signature) != (gaussian.dim, kept, gaussian.signature):
+        if self._shape is not None and kind != self._kind:
             raise Sen2ProError("every batch of a file must have the same dimensions, columns and signature")
-        columns = {name: _as_texts(name, values) for name, values in columns.items()}
-        self._shape = gaussian.shape
+        self._shape, self._kind = gaussian.shape, kind
         self._rows += rows
-        self._ids.extend(map(hash, columns.get("id", ())))
-        for name, values in columns.items():
+        self._ids.extend(map(hash, strings.get("id", ())))
+        for name, values in strings.items():
             self._digest.texts(name, values)
-        for name, numbers in _arrays(gaussian).items():
-            self._digest.numbers(name, numbers)
+        for name, array in numbers.items():
+            self._digest.numbers(name, array)
         if self._format == ".parquet":
-            self._write_parquet(gaussian, columns, parts or {})
-        else:
-            self._write_tensors(gaussian, columns)
+            self._write_parquet(gaussian, strings, {"total": gaussian, **(parts or {})})
+            return
+        for name, array in numbers.items():
+            if name not in self._tensors:
+                part = self._temporary.with_name(f"{self._temporary.name}.{name}")
+                self._tensors[name] = part.open("w+b")
+            self._tensors[name].write(array.astype("<f4", copy=False).tobytes())
 
     def _write_parquet(
-        self, gaussian: Gaussian, columns: dict[str, Sequence[str]], parts: Mapping[str, Gaussian]
+        self, gaussian: Gaussian, strings: Mapping[str, list[str]], totals: Mapping[str, Gaussian]
     ) -> None:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        vectors = {
-            name: pa.FixedSizeListArray.from_arrays(pa.array(array.reshape(-1)), gaussian.dim)
-            for name, array in _arrays(gaussian).items()
-            if name != "coverage"
-        }
-        numbers = {} if gaussian.coverage is None else {"coverage": pa.array(np.atleast_1d(gaussian.coverage))}
-        strings = {name: pa.array(values, pa.string()) for name, values in columns.items()}
-        totals = {"total": gaussian, **parts}
-        sums = {f"{name}_variance": pa.array(np.atleast_1d(each.total_variance)) for name, each in totals.items()}
-        table = pa.table({**strings, **sums, **vectors, **numbers})
+        columns = {name: pa.array(values, pa.string()) for name, values in strings.items()}
+        for name, each in totals.items():
+            columns[f"{name}_variance"] = pa.array(np.atleast_1d(each.total_variance))
+        for name, array in _arrays(gaussian).items():
+            flat = pa.array(array.reshape(-1))
+            columns[name] = pa.FixedSizeListArray.from_arrays(flat, gaussian.dim) if name in _VECTORS else flat
+        table = pa.table(columns)
         if self._parquet is None:
+            schema = table.schema.with_metadata(self._metadata())
+            split = {f"{name}.list.element": "BYTE_STREAM_SPLIT" for name in _VECTORS}
             self._parquet = pq.ParquetWriter(
-                self._temporary,
-                table.schema.with_metadata(self._metadata()),
-                compression="zstd",
-                use_dictionary=list(strings),
-                column_encoding={f"{name}.list.element": "BYTE_STREAM_SPLIT" for name in vectors},
+                self._temporary, schema, compression="zstd", use_dictionary=list(strings), column_encoding=split,
                 write_page_checksum=True,
-            )
+            )  # fmt: skip
         self._parquet.write_table(table.cast(self._parquet.schema))
 
-    def _write_tensors(self, gaussian: Gaussian, columns: dict[str, Sequence[str]]) -> None:
-        if columns:
-            raise Sen2ProError(f"safetensors holds numbers only; to keep the {' and '.join(columns)}, write .parquet")
-        for name, numbers in _arrays(gaussian).items():
-            if name not in self._tensors:
-                self._tensors[name] = self._part(name).open("w+b")
-            self._tensors[name].write(numbers.astype("<f4", copy=False).tobytes())
-
-    def _part(self, name: str) -> Path:
-        return self._temporary.with_name(f"{self._temporary.name}.{name}")
-
     def _metadata(self) -> dict[str, str]:
-        metadata = {_SIGNATURE: self._signature.to_json()} if self._signature else {}
+        signature = self._kind[-1]
+        metadata = {_SIGNATURE: signature.to_json()} if signature else {}
         if self._shape is not None and len(self._shape) == 1:
             metadata[_SINGLE] = "true"
         return metadata
 
-    def _content(self) -> dict[str, str]:
-        """Return the digest, which is known when all is written."""
-        assert self._shape is not None
-        about = _about(self._rows, self._shape[-1], len(self._shape) == 1, self._metadata())
-        return {_DIGEST: self._digest.value(**about)}
+    def __exit__(self, *error: Any) -> None:
+        if error[0] is not None:
+            self._open.__exit__(*error)  # which deletes the temporary file, and does not rename it
+            return
+        with self._open:
+            self._finish()
+        self._warn_of_duplicates()
 
-    def _finish_tensors(self) -> None:
-        """Put header and tensors together; the format is an 8-byte length, a JSON header, then the raw data."""
-        assert self._shape is not None
-        rows = [self._rows] if len(self._shape) == 2 else []
-        header: dict[str, Any] = {"__metadata__": {**self._metadata(), **self._content()}}
-        start = 0
-        for name in self._tensors:
-            shape = rows if name == "coverage" else [*rows, self._shape[-1]]
-            end = start + 4 * self._rows * (1 if name == "coverage" else self._shape[-1])
-            header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [start, end]}
-            start = end
+    def _finish(self) -> None:
+        if self._shape is None:
+            raise Sen2ProError(f"nothing was written to {self.path}")
+        digest = {_DIGEST: _digest_value(self._digest, self._rows, self._shape, self._metadata())}
+        if self._parquet is not None:
+            self._parquet.add_key_value_metadata(digest)
+            self._parquet.close()
+            return
+        header: dict[str, Any] = {"__metadata__": {**self._metadata(), **digest}}
+        shape, end = [self._rows, self._shape[-1]][-len(self._shape) :], 0
+        for name, tensor in self._tensors.items():
+            start, end = end, end + tensor.tell()
+            own_shape = shape if name in _VECTORS else shape[:-1]
+            header[name] = {"dtype": "F32", "shape": own_shape, "data_offsets": [start, end]}
         text = json.dumps(header).encode()
         text += b" " * (-len(text) % 8)
         with self._temporary.open("wb") as out:
@@ -230,51 +217,27 @@ class GaussianWriter:
                 tensor.seek(0)
                 shutil.copyfileobj(tensor, out)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        with self._open:
-            try:
-                if error is not None:
-                    raise error  # so that the temporary file is deleted, and not renamed
-                self._finish()
-            finally:
-                self._close()
-        self._warn_of_duplicates()
-
-    def _finish(self) -> None:
-        if self._shape is None:
-            raise Sen2ProError(f"nothing was written to {self.path}")
-        if self._parquet is not None:
-            self._parquet.add_key_value_metadata(self._content())
-            self._parquet.close()
-            self._parquet = None
-        else:
-            self._finish_tensors()
-
     def _close(self) -> None:
-        if self._parquet is not None:
+        for file in (self._parquet, *self._tensors.values()):
             with suppress(OSError):  # closing writes a footer, which a full disk refuses; the file is deleted next
-                self._parquet.close()
-        for file in self._tensors.values():
-            file.close()
+                if file is not None:
+                    file.close()
 
     def _warn_of_duplicates(self) -> None:
-        hashes = np.frombuffer(self._ids, np.int64) if self._ids else np.empty(0, np.int64)
+        hashes = np.array(self._ids, np.int64)
         order = np.argsort(hashes, kind="stable")
         same = np.flatnonzero(np.diff(hashes[order]) == 0)
         if len(same):
-            warnings.warn(
+            first, second = order[same[0] : same[0] + 2]
+            message = (
                 f"{len(same)} of {len(hashes)} ids in {self.path} stand there before, for instance that of row "
-                f"{order[same[0] + 1]}, which is that of row {order[same[0]]} too; looking one up will be an error",
-                Sen2ProWarning,
-                stacklevel=3,
+                f"{second}, which is that of row {first} too; looking one up will be an error"
             )
+            warnings.warn(message, Sen2ProWarning, stacklevel=3)
 
 
-def _about(rows: int, dim: int, single: bool, metadata: dict[str, str]) -> dict[str, Any]:
-    """Return what a digest covers beside the columns."""
-    return {"rows": rows, "dimensions": dim, "single": single, "signature": metadata.get(_SIGNATURE)}
+def _digest_value(digest: ContentDigest, rows: int, shape: tuple[int, ...], metadata: dict[str, str]) -> str:
+    return digest.value(rows=rows, dimensions=shape[-1], single=len(shape) == 1, signature=metadata.get(_SIGNATURE))
 
 
 def read(path: str | Path, *, verify: bool = True) -> Stored:
@@ -287,33 +250,24 @@ def read(path: str | Path, *, verify: bool = True) -> Stored:
     path = check_path(path)
     if not path.is_file():
         raise Sen2ProError(f"there is no file {path}")
-    digest = ContentDigest() if verify else None
-    numbers, strings, metadata = (_read_parquet if _suffix(path) == ".parquet" else _read_tensors)(path, digest)
+    digest = ContentDigest()
+    reader = _read_parquet if _suffix(path) == ".parquet" else _read_tensors
+    numbers, strings, metadata = reader(path, digest if verify else None)
     try:
         signature = Signature.from_json(metadata[_SIGNATURE]) if _SIGNATURE in metadata else None
         gaussian = Gaussian(**numbers, signature=signature, copy=False)
     except Sen2ProError as error:
         raise Sen2ProError(f"{path}: {error}") from None
-    if digest is not None:
-        single = len(gaussian.shape) == 1
-        about = _about(1 if single else len(gaussian), gaussian.dim, single, metadata)
-        _check_digest(path, metadata.get(_DIGEST), digest.value(**about))
-    return Stored(gaussian, strings.get("id"), strings.get("text"))
-
-
-def _check_digest(path: Path, kept: str | None, found: str) -> None:
-    if kept is None:
-        warnings.warn(
-            f"{path} has no digest, so that damage to it cannot be told; it was written by sen2pro before 0.5 or by "
-            "another program. Save it again to give it one",
-            Sen2ProWarning,
-            stacklevel=4,
-        )
-    elif kept != found:
+    kept = metadata.get(_DIGEST)
+    if verify and kept is None:
+        why = "it was written by sen2pro before 0.5 or by another program. Save it again to give it one"
+        warnings.warn(f"{path} has no digest, so damage to it cannot be told; {why}", Sen2ProWarning, stacklevel=3)
+    elif verify and kept != _digest_value(digest, gaussian.mean.size // gaussian.dim, gaussian.shape, metadata):
         raise Sen2ProError(
-            f"{path} was changed or damaged since it was written: its content does not have the digest that it had. "
-            "Write it again, or read it as it is with verify=False"
+            f"{path} was changed or damaged since it was written: its content has another digest. Write it again, or "
+            "read it as it is with verify=False"
         )
+    return Stored(gaussian, strings.get("id"), strings.get("text"))
 
 
 Content = tuple[dict[str, NDArray[Any]], dict[str, list[str]], dict[str, str]]
@@ -321,13 +275,11 @@ Content = tuple[dict[str, NDArray[Any]], dict[str, list[str]], dict[str, str]]
 
 def _read_parquet(path: Path, digest: ContentDigest | None) -> Content:
     with parquet.opened(path) as file:
-        metadata = {
-            key.decode(): value.decode() for key, value in (file.metadata.metadata or {}).items() if b"sen2pro." in key
-        }
-        rows, sizes = file.metadata.num_rows, _sizes(file, path)
+        about = file.metadata.metadata or {}
+        metadata = {key.decode(): value.decode() for key, value in about.items() if b"sen2pro." in key}
+        rows, sizes = file.metadata.num_rows, _sizes(file.schema_arrow, path)
         _check_size(path, rows, 4 * rows * sum(sizes.values()))
-        numbers = {name: np.empty((rows, size) if name in _VECTORS else rows, np.float32)
-                   for name, size in sizes.items()}  # fmt: skip
+        numbers = {name: np.empty((rows, size)[: 1 + (name in _VECTORS)], np.float32) for name, size in sizes.items()}
         strings: dict[str, list[str]] = {name: [] for name in _STRINGS if name in file.schema_arrow.names}
     done = 0
     with parquet.opened(path, read_dictionary=list(strings)) as file:  # texts that repeat are kept once
@@ -357,29 +309,27 @@ def _read_parquet(path: Path, digest: ContentDigest | None) -> Content:
     return numbers, strings, metadata
 
 
-def _sizes(file: Any, path: Path) -> dict[str, int]:
+def _sizes(schema: Any, path: Path) -> dict[str, int]:
     """Return how many numbers each column has in a row, after a look at the types."""
     import pyarrow as pa
 
-    schema, sizes = file.schema_arrow, {}
     if len(set(schema.names)) < len(schema.names):
         raise Sen2ProError(f"{path} has a column twice: {', '.join(schema.names)}")
+    types, sizes = dict(zip(schema.names, schema.types, strict=True)), {}
     for name in _VECTORS:
-        kind = schema.field(name).type if name in schema.names else None
-        if kind is None or not pa.types.is_fixed_size_list(kind):
+        if name not in types or not pa.types.is_fixed_size_list(types[name]):
             raise Sen2ProError(f"{path} has no column {name!r} of fixed-size lists; was it written by sen2pro?")
-        if kind.value_type not in (pa.float32(), pa.float64()):
-            raise Sen2ProError(f"{path}: the numbers of {name!r} must be float or double, not {kind.value_type}")
-        sizes[name] = kind.list_size
+        sizes[name], types[name] = types[name].list_size, types[name].value_type
     if sizes["mean"] != sizes["variance"]:
         raise Sen2ProError(f"{path}: mean and variance have {sizes['mean']} and {sizes['variance']} dimensions")
-    if "coverage" in schema.names:
-        if schema.field("coverage").type not in (pa.float32(), pa.float64()):
-            raise Sen2ProError(f"{path}: coverage must be float or double, not {schema.field('coverage').type}")
+    if "coverage" in types:
         sizes["coverage"] = 1
+    for name in sizes:
+        if types[name] not in (pa.float32(), pa.float64()):
+            raise Sen2ProError(f"{path}: the numbers of {name!r} must be float or double, not {types[name]}")
     for name in _STRINGS:
-        if name in schema.names and schema.field(name).type not in (pa.string(), pa.large_string()):
-            raise Sen2ProError(f"{path}: the column {name!r} must hold texts, not {schema.field(name).type}")
+        if name in types and types[name] not in (pa.string(), pa.large_string()):
+            raise Sen2ProError(f"{path}: the column {name!r} must hold texts, not {types[name]}")
     return sizes
 
 
@@ -400,17 +350,15 @@ def _check_size(path: Path, rows: int, claimed: int) -> None:
         raise Sen2ProError(f"{path} is not a whole Parquet file: its end says that it has {rows} rows")
     size = path.stat().st_size
     if claimed > _SMALL and claimed > _MOST_SHRUNK * size:
-        raise Sen2ProError(
-            f"{path} has {size:,} bytes but claims to hold {claimed:,} bytes of numbers; no file of Gaussians shrinks "
-            "that much"
-        )
+        claim = f"{path} has {size:,} bytes but claims to hold {claimed:,} bytes of numbers"
+        raise Sen2ProError(f"{claim}; no file of Gaussians shrinks that much")
 
 
 def _read_tensors(path: Path, digest: ContentDigest | None) -> Content:
     header = tensors.read_header(path)
-    missing = next((name for name in _VECTORS if name not in header.tensors), None)
-    if missing:
-        raise Sen2ProError(f"{path} has no tensor {missing!r}; was it written by sen2pro?")
+    for name in _VECTORS:
+        if name not in header.tensors:
+            raise Sen2ProError(f"{path} has no tensor {name!r}; was it written by sen2pro?")
     shape = header.tensors["mean"].shape
     if len(shape) not in (1, 2):
         raise Sen2ProError(f"{path}: 'mean' must have 1 or 2 dimensions, but its shape is {list(shape)}")
@@ -418,9 +366,9 @@ def _read_tensors(path: Path, digest: ContentDigest | None) -> Content:
     if "coverage" in header.tensors:
         expected["coverage"] = tensors.Expected("F32", len(shape) - 1)
     tensors.check(header, expected, str(path))
-    for name in expected:
-        wanted = shape if name in _VECTORS else shape[:-1]
-        if header.tensors[name].shape != wanted:
-            raise Sen2ProError(f"{path}: {name!r} has shape {list(header.tensors[name].shape)}, not {list(wanted)}")
+    for name, (_, dimensions) in expected.items():
+        own, wanted = header.tensors[name].shape, shape[:dimensions]
+        if own != wanted:
+            raise Sen2ProError(f"{path}: {name!r} has shape {list(own)}, not {list(wanted)}")
     numbers = tensors.read_arrays(path, expected, digest.numbers if digest else None)
     return numbers, {}, header.metadata

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from sen2pro.errors import Sen2ProError
+from sen2pro.errors import Sen2ProError, first_line
 
 
 @contextmanager
@@ -21,10 +21,10 @@ def opened(path: str | Path, **options: Any) -> Iterator[Any]:
             yield file
     except Sen2ProError:
         raise
+    except FileNotFoundError:
+        raise Sen2ProError(f"there is no file {path}") from None
     except (pa.ArrowException, OSError, UnicodeDecodeError, OverflowError, MemoryError) as error:
-        if isinstance(error, FileNotFoundError):
-            raise Sen2ProError(f"there is no file {path}") from None
-        raise Sen2ProError(f"{path} is not a whole Parquet file: {_first_line(error)}") from None
+        raise Sen2ProError(f"{path} is not a whole Parquet file: {first_line(error)}") from None
 
 
 def texts(column: Any) -> list[str]:
@@ -37,7 +37,3 @@ def texts(column: Any) -> list[str]:
     if any(not 0 <= index < len(values) for index in indices):
         raise pa.ArrowInvalid("texts are missing")
     return [values[index] for index in indices]
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from sen2pro.checks import check_whole, is_blank
 from sen2pro.errors import Sen2ProError, has_surrogates, one_of, shown
@@ -19,6 +19,7 @@ from sen2pro.progress import progress
 _LARGE = 20 << 20  # bytes of a file that takes a while to read
 _LONGEST_LINE = (1 << 31) - 1  # what Python's csv can be told
 _USUAL_COLUMNS = ("text", "sentence")
+_KINDS = {".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}  # others are text
 
 
 @dataclass(frozen=True)
@@ -52,27 +53,20 @@ class Source:
     _all_rows_matter = False  # or only how many there are
 
     def __init__(
-        self,
-        path: str,
-        column: str | None = None,
-        id_column: str | None = None,
-        *,
-        skip_blank: bool = False,
+        self, path: str, column: str | None = None, id_column: str | None = None, *, skip_blank: bool = False,
         longest_line: int = text.LONGEST_LINE,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.path, self.column, self.id_column, self.skip_blank = path, column, id_column, skip_blank
         self.longest_line = check_whole("longest_line", longest_line, 1, _LONGEST_LINE)
-        suffixes = [s.lower() for s in text.check_path(path).suffixes]
-        suffix = (suffixes[:-1] if suffixes[-1:] in ([".gz"], [".xz"]) else suffixes)[-1:]
-        kinds = {".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
-        self.kind = kinds.get("".join(suffix), "text")
-        if path != "-":
-            if Path(path).is_dir():
-                raise Sen2ProError(f"{path} is a folder; give a file")
-            if not Path(path).exists():
-                raise Sen2ProError(f"there is no file {path}")
-            if suffix == [".json"]:
-                raise Sen2ProError(f"{path}: JSON is read as JSONL, an object a line, from files that end in .jsonl")
+        place = text.check_path(path)
+        suffix = (place.with_suffix("") if place.suffix.lower() in (".gz", ".xz") else place).suffix.lower()
+        self.kind = _KINDS.get(suffix, "text")
+        if path != "-" and place.is_dir():
+            raise Sen2ProError(f"{path} is a folder; give a file")
+        if path != "-" and not place.exists():
+            raise Sen2ProError(f"there is no file {path}")
+        if suffix == ".json":
+            raise Sen2ProError(f"{path}: JSON is read as JSONL, an object a line, from files that end in .jsonl")
         if self.kind == "text" and (column or id_column):
             raise Sen2ProError(f"{path} is read as plain text, a sentence a line, and has no columns")
 
@@ -80,23 +74,21 @@ class Source:
         """Read the whole file once, so that errors are said before the work; None for what can be read but once."""
         if self.path == "-" or not Path(self.path).is_file():
             return None
-        large = Path(self.path).stat().st_size > _LARGE
-        with progress(
-            None, None if large or self.kind == "parquet" else False, unit="rows", title="reading"
-        ) as advance:
-            total = 0
+        slow = self.kind == "parquet" or Path(self.path).stat().st_size > _LARGE
+        total = 0
+        with progress(None, None if slow else False, unit="rows", title="reading") as advance:
             for rows in self._counted():
                 total += rows
                 advance(rows)
-            return total
+        return total
 
     def _counted(self) -> Iterator[int]:
         """Yield how many sentences there are, a part of the file at a time."""
-        if self.kind == "parquet" and not self._all_rows_matter:
-            for first, batch in self._batches():
-                yield len(batch) if self._is_plain(batch) else sum(not is_blank(r.text) for r in self._of(first, batch))
-        else:
+        if self.kind != "parquet" or self._all_rows_matter:
             yield from map(len, self.chunks(4096))
+            return
+        for first, batch in self._batches():
+            yield len(batch) if self._is_plain(batch) else sum(not is_blank(r.text) for r in self._of(first, batch))
 
     def chunks(self, size: int) -> Iterator[list[Record]]:
         """Yield the records in lists of at most `size`."""
@@ -109,41 +101,43 @@ class Source:
 
     def _records(self) -> Iterator[Record]:
         if self.kind == "parquet":
-            yield from self._parquet()
+            for first, batch in self._batches():
+                yield from self._of(first, batch)
             return
-        with self._open() as file:
-            if self.kind == "text":
-                for number, line in self._lines(file):
-                    yield self._record(f"line {number}", line.rstrip("\r\n"), None)
-            else:
-                for number, row in self._jsonl(file) if self.kind == "jsonl" else self._table(file):
+        with sys.stdin.buffer if self.path == "-" else text.open_binary(self.path) as file:
+            lines = text.lines(file, self._name, self.longest_line)
+            if self.kind in ("csv", "tsv"):
+                for number, row in self._table(line for _, line in lines):
                     yield self._from_row(f"line {number}", row)
-
-    def _open(self) -> IO[bytes]:
-        return sys.stdin.buffer if self.path == "-" else text.open_binary(self.path)
-
-    def _lines(self, file: IO[bytes]) -> Iterator[tuple[int, str]]:
-        return text.lines(file, self._name, self.longest_line)
+                return
+            for number, line in lines:
+                if self.kind == "text":
+                    yield self._record(f"line {number}", line.rstrip("\r\n"), None)
+                    continue
+                row = documents.parse(line, f"{self._name}, line {number}")
+                if not isinstance(row, dict):
+                    raise self._wrong(f"line {number}", "not a JSON object")
+                yield self._from_row(f"line {number}", row)
 
     @property
     def _name(self) -> str:
         return "standard input" if self.path == "-" else self.path
 
-    def _jsonl(self, file: IO[bytes]) -> Iterator[tuple[int, dict[str, Any]]]:
-        for number, line in self._lines(file):
-            row = documents.parse(line, f"{self._name}, line {number}")
-            if not isinstance(row, dict):
-                raise self._wrong(f"line {number}", "not a JSON object")
-            yield number, row
-
-    def _table(self, file: IO[bytes]) -> Iterator[tuple[int, dict[str, Any]]]:
+    def _table(self, lines: Iterator[str]) -> Iterator[tuple[int, dict[str, Any]]]:
         csv.field_size_limit(self.longest_line)
-        lines = (line for _, line in self._lines(file))
         reader = csv.reader(lines, delimiter="\t" if self.kind == "tsv" else ",", strict=True)
         first = 1  # line of the row: fields may hold line ends
         try:
             header = next(reader, [])
-            self._check_header(header)
+            repeated = [name for name, times in Counter(header).items() if times > 1]
+            if repeated:
+                raise self._wrong("line 1", f"the column {repeated[0]!r} stands there more than once")
+            if len(header) == 1 and any(sign in header[0] for sign in ";\t|"):
+                raise self._wrong(
+                    "line 1", f"one column named {header[0]!r}; columns are separated by commas (.tsv: tabs)"
+                )
+            if header:
+                self._column(header)
             first = reader.line_num + 1
             for row in reader:
                 if len(row) != len(header):
@@ -152,34 +146,25 @@ class Source:
                 yield first, dict(zip(header, row, strict=True))
                 first = reader.line_num + 1
         except csv.Error as error:
-            raise self._wrong(
-                f"line {first}", f"{error}; a field with a quote in it is written in quotes, with that one doubled"
-            ) from None
-
-    def _check_header(self, header: list[str]) -> None:
-        repeated = [name for name, times in Counter(header).items() if times > 1]
-        if repeated:
-            raise self._wrong("line 1", f"the column {repeated[0]!r} stands there more than once")
-        if len(header) == 1 and any(sign in header[0] for sign in ";\t|"):
-            raise self._wrong(
-                "line 1", f"one column named {header[0]!r}; columns are separated by commas (or .tsv tabs)"
-            )
-        if header:
-            self._column(header)
-
-    def _parquet(self) -> Iterator[Record]:
-        for first, batch in self._batches():
-            yield from self._of(first, batch)
+            why = f"{error}; a field with a quote in it is written in quotes, with that one doubled"
+            raise self._wrong(f"line {first}", why) from None
 
     def _batches(self) -> Iterator[tuple[int, Any]]:
         """Yield the number of a row, from 1, and the columns that are wanted of it and of those that follow.
 
         Texts that repeat are kept once: a small file could otherwise fill the memory.
         """
+        import pyarrow as pa
+
         with parquet.opened(self.path) as file:
-            column = self._column(file.schema_arrow.names)
-            columns = [column, *([self.id_column] if self.id_column is not None else [])]
-            self._check_columns(file.schema_arrow, columns)
+            schema = file.schema_arrow
+            columns = [name for name in (self._column(schema.names), self.id_column) if name is not None]
+            for name in columns:
+                if schema.names.count(name) > 1:
+                    raise self._wrong("", f"the column {name!r} stands there more than once")
+                kind = schema.field(name).type
+                if pa.types.is_nested(kind):
+                    raise self._wrong("", f"the column {name!r} holds {kind}, not a single value a row")
         first = 1
         with parquet.opened(self.path, read_dictionary=columns) as file:
             for batch in file.iter_batches(batch_size=4096, columns=columns):
@@ -187,16 +172,6 @@ class Source:
                     self._check_texts(first, batch, name)
                 yield first, batch
                 first += len(batch)
-
-    def _check_columns(self, schema: Any, columns: list[str]) -> None:
-        """Refuse columns that stand there twice, or hold lists and the like."""
-        import pyarrow as pa
-
-        for name in columns:
-            if schema.names.count(name) > 1:
-                raise self._wrong("", f"the column {name!r} stands there more than once")
-            if pa.types.is_nested(schema.field(name).type):
-                raise self._wrong("", f"the column {name!r} holds {schema.field(name).type}, not a single value a row")
 
     def _check_texts(self, first: int, batch: Any, column: str) -> None:
         """Refuse texts that are too long, and those of a spoiled file that stand nowhere."""
@@ -228,11 +203,9 @@ class Source:
 
     def _is_plain(self, batch: Any) -> bool:
         """Tell whether all rows are sentences, by a look at each text that differs from the others."""
-        column = batch.column(self._column(batch.schema.names))
+        column = batch.column(0)
         values = getattr(column, "dictionary", None)
-        if values is None or len(values) > len(column) or any(each.null_count for each in batch.columns):
-            return False
-        if self.id_column is not None:
+        if self.id_column is not None or values is None or len(values) > len(column) or column.null_count:
             return False
         try:
             return not any(is_blank(self._record("", each, None).text) for each in values.to_pylist())
@@ -254,23 +227,18 @@ class Source:
         return usual[0]
 
     def _from_row(self, place: str, row: dict[str, Any]) -> Record:
-        column = self._column(list(row), place)
+        sentence = row[self._column(list(row), place)]
         if self.id_column is None:
-            return self._record(place, row[column], None)
+            return self._record(place, sentence, None)
         if row[self.id_column] is None:
             raise self._wrong(place, f"there is no id in column {self.id_column!r}")
-        return self._record(place, row[column], self._checked_id(place, row[self.id_column]))
-
-    def _checked_id(self, place: str, value: Any) -> str:
         try:
-            id = str(value)
+            id = str(row[self.id_column])
         except ValueError:  # a whole number of thousands of digits
             raise self._wrong(place, f"column {self.id_column!r} holds a number that is too long to be an id") from None
         if "\0" in id or has_surrogates(id):
-            raise self._wrong(
-                place, f"column {self.id_column!r} holds a NUL or half a surrogate pair, which is no text"
-            )
-        return id
+            raise self._wrong(place, f"column {self.id_column!r} holds a NUL or half a surrogate pair: not a text")
+        return self._record(place, sentence, id)
 
     def _record(self, place: str, text: Any, id: str | None) -> Record:
         if not isinstance(text, str):

@@ -6,8 +6,7 @@ The format is an 8-byte length, a JSON header, then the raw numbers.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -42,46 +41,38 @@ class Header(NamedTuple):
     metadata: dict[str, str]
 
 
-@contextmanager
-def _readable(path: Path) -> Iterator[None]:
-    from safetensors import SafetensorError
-
-    try:
-        yield
-    except SafetensorError as error:
-        raise Sen2ProError(f"{path} is not a whole safetensors file: {error}") from None
-
-
 def read_header(path: str | Path) -> Header:
     """Read names, types and shapes, and nothing else; a file that is longer or shorter than they say is refused."""
-    from safetensors import safe_open
+    from safetensors import SafetensorError, safe_open
 
     path = check_path(path)
     if not path.is_file():
         raise Sen2ProError(f"there is no file {path}")
-    with _readable(path), safe_open(path, "np") as file:
-        slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118 (it is no dict)
-        found = {name: Tensor(each.get_dtype(), tuple(each.get_shape())) for name, each in slices.items()}
-        return Header(found, dict(file.metadata() or {}))
+    try:
+        with safe_open(path, "np") as file:
+            slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118 (it is no dict)
+            tensors = {name: Tensor(each.get_dtype(), tuple(each.get_shape())) for name, each in slices.items()}
+            return Header(tensors, dict(file.metadata() or {}))
+    except SafetensorError as error:
+        raise Sen2ProError(f"{path} is not a whole safetensors file: {error}") from None
 
 
 def check(header: Header, expected: Mapping[str, Expected], place: str) -> None:
     """Refuse a file that lacks a tensor, or has one of another type or number of dimensions."""
-    for name, wanted in expected.items():
-        found = header.tensors.get(name)
-        if found is None:
+    for name, (kind, dimensions) in expected.items():
+        if name not in header.tensors:
             raise Sen2ProError(f"{place} has no tensor {name!r}")
-        if found.type not in wanted.type.split(" or "):
-            raise Sen2ProError(f"{place}: the numbers of {name!r} must be {wanted.type}, not {found.type}")
-        if len(found.shape) != wanted.dimensions:
+        tensor = header.tensors[name]
+        if tensor.type not in kind.split(" or "):
+            raise Sen2ProError(f"{place}: the numbers of {name!r} must be {kind}, not {tensor.type}")
+        if len(tensor.shape) != dimensions:
             raise Sen2ProError(
-                f"{place}: {name!r} must have {wanted.dimensions} dimensions, but its shape is {list(found.shape)}"
+                f"{place}: {name!r} must have {dimensions} dimensions, not the shape {list(tensor.shape)}"
             )
 
 
 def read(path: str | Path, expected: Mapping[str, Expected]) -> dict[str, NDArray[Any]]:
     """Read the tensors that are expected, after a look at the header; those of floats must be finite."""
-    path = check_path(path)
     check(read_header(path), expected, str(path))
     arrays = read_arrays(path, expected)
     for name, array in arrays.items():
@@ -93,20 +84,14 @@ def read(path: str | Path, expected: Mapping[str, Expected]) -> dict[str, NDArra
 def read_arrays(
     path: str | Path, names: Iterable[str], seen: Callable[[str, NDArray[Any]], None] | None = None
 ) -> dict[str, NDArray[Any]]:
-    """Read tensors into arrays of one's own: no more memory than the numbers take.
+    """Read tensors of a file whose header was checked, in no more memory than the numbers take.
 
-    Parameters
-    ----------
-    path, names
-        A file whose header was read before, and what is wanted of it.
-    seen
-        Is called with each piece that was read, while it lies in the cache.
+    `seen` is called with the name and each piece that was read, while it lies in the cache.
     """
-    path = Path(path)
-    with path.open("rb", buffering=0) as file:
+    arrays = {}
+    with Path(path).open("rb", buffering=0) as file:
         start = 8 + int.from_bytes(file.read(8), "little")
         header = json.loads(file.read(start - 8))  # safetensors has read it before, so it is whole
-        arrays = {}
         for name in names:
             about = header[name]
             arrays[name] = np.empty(about["shape"], _TYPES[about["dtype"]])

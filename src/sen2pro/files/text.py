@@ -7,7 +7,6 @@ import lzma
 import os
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, cast
 
@@ -46,32 +45,13 @@ def check_path(path: str | Path) -> Path:
     return Path(path)
 
 
-@contextmanager
-def whole(name: str, kind: str = "") -> Iterator[None]:
-    """Turn what a decompressor says to broken data into an error that names the file."""
-    try:
-        yield
-    except (EOFError, zlib.error, lzma.LZMAError, OSError) as error:
-        if isinstance(error, OSError) and error.errno is not None:  # the disk, not the archive
-            raise
-        kind = kind or _COMPRESSED.get(Path(name).suffix.lower(), "compressed")
-        raise Sen2ProError(f"{name} is not a whole {kind} file: {error}") from None
-
-
 def lines(file: IO[bytes], name: str, longest: int = LONGEST_LINE) -> Iterator[tuple[int, str]]:
-    """Yield number and text of each line, with its end.
+    """Yield number and text of each line, with its end, of what `open_binary` gives or standard input.
 
-    Parameters
-    ----------
-    file
-        What `open_binary` gives, or standard input.
-    name
-        What errors call it.
-    longest
-        The most bytes that a line may have: a small compressed file can hold a line that fills the memory.
+    Errors call it `name`. A line may have `longest` bytes: a small compressed file can hold one that fills the memory.
     """
-    number = 0
-    with whole(name):
+    number, encoding = 0, "utf-8-sig"
+    try:
         while line := file.readline(longest + 1):
             number += 1
             if len(line) > longest and not line.endswith(b"\n"):
@@ -79,10 +59,12 @@ def lines(file: IO[bytes], name: str, longest: int = LONGEST_LINE) -> Iterator[t
                     f"{name}, line {number}: longer than {longest:,} bytes; is this a file of lines? A longer one can "
                     "be allowed: longest_line=..."
                 )
-            try:
-                text = line.decode("utf-8-sig" if number == 1 else "utf-8")
-            except UnicodeDecodeError as error:
-                raise Sen2ProError(
-                    f"{name}, line {number}: not UTF-8 (byte {error.start + 1}: {error.reason})"
-                ) from None
-            yield number, text
+            yield number, line.decode(encoding)
+            encoding = "utf-8"
+    except UnicodeDecodeError as error:
+        raise Sen2ProError(f"{name}, line {number}: not UTF-8 (byte {error.start + 1}: {error.reason})") from None
+    except (EOFError, zlib.error, lzma.LZMAError, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:  # the disk, not the archive
+            raise
+        kind = _COMPRESSED.get(Path(name).suffix.lower(), "compressed")
+        raise Sen2ProError(f"{name} is not a whole {kind} file: {error}") from None
