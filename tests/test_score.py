@@ -74,7 +74,7 @@ def files(tmp_path):
         for path, text in zip(paths, (references, candidates), strict=True):
             path.write_text(text, encoding="utf-8")
         options = {"column": None, "output": None, "as_json": False, "settings": {"model": "nowhere"}, **changes}
-        run(str(paths[0]), str(paths[1]), metrics=metrics, **options)
+        run(references=str(paths[0]), candidates=str(paths[1]), metrics=metrics, **options)
 
     return run_on
 
@@ -151,7 +151,7 @@ def test_the_scores_do_not_replace_what_was_scored(files, tmp_path):
 
 def test_two_files_cannot_both_be_standard_input():
     with pytest.raises(Sen2ProError, match="standard input"):
-        run("-", "-", metrics="cder", column=None, output=None, as_json=False, settings={})
+        run({}, "-", "-", metrics="cder")
 
 
 def test_what_the_model_warns_of_is_said_once_with_the_result(files, tiny_folder, capsys):

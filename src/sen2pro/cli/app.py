@@ -1,13 +1,12 @@
 """The command `sen2pro`: each command has a file of its own; here they are put together."""
 
-from __future__ import annotations
-
 import logging
 import os
 import sys
 from typing import Annotated, Any
 
 import typer
+from typer import Option
 from typer.core import TyperGroup
 
 from sen2pro import __version__
@@ -62,7 +61,7 @@ def _version(show: bool) -> None:
 @app.callback()
 def _root(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+        bool, Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None: ...
 

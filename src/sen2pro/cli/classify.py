@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
-import typer
+from typer import Argument, Option, Typer
 
 from sen2pro.cli import options
 from sen2pro.cli.terminal import Console
@@ -33,26 +33,17 @@ _MEANING = {
     "sampled": "trained on samples of each distribution",
 }
 _LabelColumn = Annotated[
-    str,
-    typer.Option(
-        "--label-column",
-        "-l",
-        help="Column with the labels. JSONL and Parquet labels may be whole numbers and stay so.",
-    ),
+    str, Option("--label-column", "-l", help="Column with the labels. Whole numbers of JSONL and Parquet stay so.")
 ]
 _LabelledData = Annotated[
-    str, typer.Argument(help="CSV, TSV, JSONL or Parquet with sentences and labels, also .gz.", metavar="DATA")
+    str, Argument(help="CSV, TSV, JSONL or Parquet with sentences and labels, also .gz.", metavar="DATA")
 ]
-_Folder = Annotated[str, typer.Argument(help="The folder that classify train wrote.", metavar="MODEL")]
+_Folder = Annotated[str, Argument(help="The folder that classify train wrote.", metavar="MODEL")]
 _Encoder = Annotated[
     str | None,
-    typer.Option(
-        "--model", "-m", help="Encoder the classifier was trained with. Needed unless it is the default or fine-tuned."
-    ),
+    Option("--model", "-m", help="Encoder it was trained with; needed unless it is the default or fine-tuned."),
 ]
-app = typer.Typer(
-    no_args_is_help=True, rich_markup_mode=None, help="Classify sentences from a handful of labelled ones."
-)
+app = Typer(no_args_is_help=True, rich_markup_mode=None, help="Classify sentences from a handful of labelled ones.")
 
 
 class Label(NamedTuple):
@@ -63,10 +54,9 @@ class Label(NamedTuple):
 
 
 class LabelledSource(Source):
-    """Sentences with their labels, which stand as texts in the place of ids.
+    """Sentences with their labels as ids; `labels` has each label that was read, by its text.
 
-    `labels` has each label that was read, by its text. They are texts in CSV and TSV, without the space around them;
-    JSONL and Parquet may also have whole numbers and truth values.
+    Labels are texts, without the space around them; in JSONL and Parquet also whole numbers and truth values.
     """
 
     _id_option = "label_column"
@@ -91,11 +81,9 @@ class LabelledSource(Source):
             raise self._wrong("", f"all {len(labels)} labels are {labels[0]!r}; it takes two classes to tell apart")
         single = [self.labels[name] for name, count in counts.items() if count == 1]
         if choose and single:
-            raise self._refused(
-                "class", single, "has one example",
-                "settings are chosen by cross-validation, which takes at least 2 of each class: add one, leave the "
-                "class out, or give a file to choose by with --validation",
-            )  # fmt: skip
+            why = "settings are chosen by cross-validation, which takes at least 2 of each class"
+            remedy = "add one, leave the class out, or give a file to choose by with --validation"
+            raise self._refused("class", single, "has one example", f"{why}: {remedy}")
 
     def check_known(self, classes: Collection[str]) -> None:
         """Refuse labels that are none of the classes."""
@@ -132,36 +120,24 @@ def _nothing_in(source: Source) -> Sen2ProError:
 @app.command()
 @options.with_settings("model", "samples", "uncertainty", "seed")
 def train(
+    settings: dict[str, Any],
     data: _LabelledData,
-    output: Annotated[str, typer.Argument(help="A new folder for the classifier.", metavar="MODEL_OUT")],
+    output: Annotated[str, Argument(help="A new folder for the classifier.", metavar="MODEL_OUT")],
     column: options.Column = None,
     longest_line: options.LongestLine = LONGEST_LINE,
     label_column: _LabelColumn = "label",
     validation: Annotated[
-        str | None,
-        typer.Option(
-            help="Labelled file for validation. (default: cross-validation; with --finetune, a fifth of DATA)"
-        ),
+        str | None, Option(help="Labelled validation file. (default: cross-validation; --finetune: a fifth of DATA)")
     ] = None,
-    method: Annotated[
-        str, typer.Option(help="auto (one-pass where the model has a head), one-pass, sampling or shrinkage.")
-    ] = "auto",
-    features: Annotated[str, typer.Option(help="auto, mean, or mean+variance as in the paper.")] = "auto",
-    loss: Annotated[str, typer.Option(help="auto, expected or sampled: how the loss sees the distribution.")] = "auto",
-    regularisation: Annotated[
-        float | None, typer.Option("--C", help="Inverse strength of regularisation. (default: the best)")
-    ] = None,
-    finetune: Annotated[bool, typer.Option("--finetune", help="Train the encoder too: minutes to hours.")] = False,
+    method: Annotated[str, Option(help="auto (one-pass if there is a head), one-pass, sampling, shrinkage.")] = "auto",
+    features: Annotated[str, Option(help="auto, mean, or mean+variance as in the paper.")] = "auto",
+    loss: Annotated[str, Option(help="auto, expected or sampled: how the loss sees the distribution.")] = "auto",
+    C: Annotated[float | None, Option("--C", help="Inverse strength of regularisation. (default: the best)")] = None,
+    finetune: Annotated[bool, Option("--finetune", help="Train the encoder too: minutes to hours.")] = False,
     epochs: Annotated[
         int | None,
-        typer.Option(
-            help="With --finetune: maximum number of epochs. (default: 20; exactly 6 with fewer than 40 validation "
-            "sentences)",
-            min=1,
-        ),
+        Option(help="Most epochs of --finetune. (default: 20; exactly 6 with under 40 validation sentences)", min=1),
     ] = None,
-    *,
-    settings: dict[str, Any],
 ) -> None:
     """Train a classifier: seconds with a frozen encoder, ten sentences of each class are a start.
 
@@ -170,8 +146,8 @@ def train(
     folder = check_path(output)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise Sen2ProError(f"{folder} is not an empty folder; name a new one for the classifier")
-    if regularisation is not None and not 0 < regularisation < math.inf:
-        raise Sen2ProError(f"--C is a number above 0, not {regularisation:g}; leave it out to have it chosen")
+    if C is not None and not 0 < C < math.inf:
+        raise Sen2ProError(f"--C is a number above 0, not {C:g}; leave it out to have it chosen")
     if epochs is not None and not finetune:
         raise Sen2ProError("--epochs is for the training of the encoder; give --finetune too, or leave it out")
     source = LabelledSource(data, column, label_column, longest_line=longest_line)
@@ -191,7 +167,7 @@ def train(
     training = FineTuning(checkpoints=str(checkpoints), **how) if finetune else False
     with options.notes() as gathered:
         classifier = Sen2ProClassifier(
-            **settings, method=method, features=features, head=loss, C=regularisation, finetune=training
+            **settings, method=method, features=features, head=loss, C=C, finetune=training
         ).fit(texts, labels, validation=held_out)
     classifier.save(folder)
     if finetune:  # the checkpoints of stopped runs with other settings go too
@@ -248,11 +224,11 @@ def _load(
 @app.command()
 def predict(
     folder: _Folder,
-    input: Annotated[str, typer.Argument(help="Sentences: text, CSV, TSV, JSONL or Parquet; - is standard input.")],
-    output: Annotated[str, typer.Argument(help="A .csv, .tsv or .jsonl file; JSONL has all probabilities.")],
+    input: Annotated[str, Argument(help="Sentences: text, CSV, TSV, JSONL or Parquet; - is standard input.")],
+    output: Annotated[str, Argument(help="A .csv, .tsv or .jsonl file; JSONL has all probabilities.")],
     column: options.Column = None,
     longest_line: options.LongestLine = LONGEST_LINE,
-    id_column: Annotated[str | None, typer.Option(help="Column with ids to keep; they come first.")] = None,
+    id_column: Annotated[str | None, Option(help="Column with ids to keep; they come first.")] = None,
     skip_blank: options.SkipBlank = False,
     overwrite: options.Overwrite = False,
     model: _Encoder = None,
@@ -268,11 +244,7 @@ def predict(
     classifier, predicted = _load(folder, model, source)
     classes = classifier.classes_.tolist()
     names = [*(["id"] if id_column is not None else []), "text", "label", "probability"]
-    with (
-        options.notes() as gathered,
-        replacing(path) as temporary,
-        temporary.open("w", encoding="utf-8", newline="") as file,
-    ):
+    with options.notes() as gathered, replacing(path) as part, part.open("w", encoding="utf-8", newline="") as file:
         table = csv.writer(file, delimiter="\t" if suffix == ".tsv" else ",", lineterminator="\n")
         if suffix != ".jsonl":
             table.writerow(names)
@@ -299,8 +271,7 @@ def evaluate(
     longest_line: options.LongestLine = LONGEST_LINE,
     label_column: _LabelColumn = "label",
     output: Annotated[
-        str | None,
-        typer.Option("--output", "-o", help="Folder for a report with confusion matrix and reliability diagram."),
+        str | None, Option("--output", "-o", help="Folder for a report with confusion matrix and reliability diagram.")
     ] = None,
     overwrite: options.Overwrite = False,
     model: _Encoder = None,

@@ -1,13 +1,10 @@
 """`sen2pro compare`: two sentences side by side."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any
 
-import typer
+from typer import Argument
 
 from sen2pro.cli import options
-from sen2pro.cli.options import load
 from sen2pro.cli.terminal import Console
 
 _SPREAD = "not 0 for identical sentences: it counts their spread"
@@ -18,10 +15,9 @@ _READING = {
 
 @options.with_settings()
 def compare(
-    a: Annotated[str, typer.Argument(help="A sentence.")],
-    b: Annotated[str, typer.Argument(help="Another sentence.")],
-    *,
     settings: dict[str, Any],
+    a: Annotated[str, Argument(help="A sentence.")],
+    b: Annotated[str, Argument(help="Another sentence.")],
 ) -> None:
     """Compare two sentences: how close they are, how uncertain each is, and where that comes from."""
     import numpy as np
@@ -32,7 +28,7 @@ def compare(
     from sen2pro.files.encoding import far_from_head
 
     with options.notes() as gathered:
-        model = load(**settings)
+        model = options.load(**settings)
         options.need_head(model)
         parts = model.encode_sources([a, b])
         both = model.join(parts)

@@ -1,15 +1,11 @@
 """`sen2pro data`: which evaluation sets there are, and how to get the others."""
 
-from __future__ import annotations
-
-import typer
+from typer import Typer
 
 from sen2pro.cli import options
 from sen2pro.cli.terminal import Console
 
-app = typer.Typer(
-    no_args_is_help=True, rich_markup_mode=None, help="Evaluation data: what is there, and how to get the rest."
-)
+app = Typer(no_args_is_help=True, rich_markup_mode=None, help="Evaluation data: what is there, how to get the rest.")
 
 
 @app.command("list")
@@ -29,9 +25,8 @@ def list_sets(data: options.DataFolder = None) -> None:
     missing: dict[str, list[str]] = {}
     for each in sets:
         rows, source = "" if each.rows is None else f"{each.rows:,}", each.source.split(" (")[0]
-        table.add_row(
-            each.name, each.tables, "\n".join(each.files), each.found, rows, "\n".join(each.sha256), source
-        )  # fmt: skip
+        files, digests = "\n".join(each.files), "\n".join(each.sha256)
+        table.add_row(each.name, each.tables, files, each.found, rows, digests, source)
         if each.found != "folder":
             missing.setdefault(f"from {each.source}; {each.way}", []).append(each.name)
     console = Console(wide=150)  # a line a set

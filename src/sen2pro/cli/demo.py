@@ -1,18 +1,14 @@
 """`sen2pro demo`: the main job on a dozen sentences, as a table and a picture."""
 
-from __future__ import annotations
-
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
-import typer
+from typer import Option
 
 from sen2pro.cli import options
 from sen2pro.cli.terminal import Console
-
-if TYPE_CHECKING:
-    from sen2pro.gaussian import Gaussian
+from sen2pro.pictures import panels
 
 # Each topic is said in three ways of about the same length: twice exactly, and once vaguely.
 TOPICS = [topic for topic in ("music", "weather", "finance", "cooking") for _ in range(3)]
@@ -34,9 +30,8 @@ SENTENCES = [
 
 @options.with_settings("model", "samples", "seed")
 def demo(
-    output: Annotated[str, typer.Option("--output", "-o", help="Where to put the picture.")] = "sen2pro_demo.png",
-    *,
     settings: dict[str, Any],
+    output: Annotated[str, Option("--output", "-o", help="Where to put the picture.")] = "sen2pro_demo.png",
 ) -> None:
     """Show what sen2pro does, on a dozen sentences: a table and a picture."""
     import numpy as np
@@ -64,12 +59,10 @@ def demo(
         table.add_row(str(i + 1), sentence, mark, *variances, end_section=i % 3 == 2)
     console = Console()
     console.print(table)
-    console.print(
-        f"The nearest sentence has the same topic for {sum(right)} of {len(SENTENCES)}. The third of each topic is the "
-        "vague one, at the same length.\n"
-        "uncertainty = total variance; 'model' is what dropout changes, 'data' what editing one word changes.",
-        highlight=False,
-    )
+    topics = f"The nearest sentence has the same topic for {sum(right)} of {len(SENTENCES)}."
+    meaning = "uncertainty = total variance; 'model' is what dropout changes, 'data' what editing one word changes."
+    vague = "The third of each topic is the vague one, at the same length."
+    console.print(f"{topics} {vague}\n{meaning}", highlight=False)
     if find_spec("matplotlib") is None:
         console.print("No picture: matplotlib is missing. pip install 'sen2pro\\[plot]'", style="yellow")
     else:
@@ -78,17 +71,15 @@ def demo(
     options.report(gathered, both.signature)
 
 
-def _draw(gaussian: Gaussian, path: Path) -> None:
+def _draw(gaussian: Any, path: Path) -> None:
     """Project onto the two main directions of the means and draw one and two standard deviations as ellipses."""
     import numpy as np
-    from matplotlib.figure import Figure
     from matplotlib.patches import Ellipse
 
     centred = gaussian.mean - gaussian.mean.mean(axis=0)
     axes = np.linalg.svd(centred, full_matrices=False)[2][:2]  # (2, k)
     points = centred @ axes.T
-    figure = Figure(figsize=(12, 6), dpi=110, layout="constrained")
-    plot, legend = figure.subplots(1, 2, width_ratios=(1.15, 1))
+    figure, (plot, legend) = panels(2, 6, 6)
     for i, (x, y) in enumerate(points):
         values, vectors = np.linalg.eigh(axes @ (gaussian.variance[i, :, None] * axes.T))
         angle = np.degrees(np.arctan2(vectors[1, 0], vectors[0, 0]))
@@ -110,7 +101,6 @@ def _draw(gaussian: Gaussian, path: Path) -> None:
     plot.autoscale_view()
     label = "first and second principal direction of the means; ellipses: 1 and 2 standard deviations"
     plot.set_xlabel(label, fontsize=8)
-    plot.spines[["top", "right"]].set_visible(False)
     plot.tick_params(labelsize=8)
     legend.axis("off")
-    figure.savefig(path)
+    figure.savefig(path, dpi=110)

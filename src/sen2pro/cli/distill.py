@@ -1,11 +1,9 @@
 """`sen2pro distill`: fit a head for a model on a file of sentences."""
 
-from __future__ import annotations
-
 import random
 from typing import Annotated, Any
 
-import typer
+from typer import Argument, Option
 
 from sen2pro.cli import options
 from sen2pro.cli.terminal import Console
@@ -16,17 +14,14 @@ from sen2pro.files.text import LONGEST_LINE, check_path
 
 @options.with_settings(without=("method", "head", "samples"))
 def distill(
-    corpus: Annotated[
-        str, typer.Argument(help="Unlabelled sentences like those to be encoded: text, CSV, TSV, JSONL or Parquet.")
-    ],
-    output: Annotated[str, typer.Argument(help="A folder for the head.")],
+    settings: dict[str, Any],
+    corpus: Annotated[str, Argument(help="Sentences like those to be encoded: text, CSV, TSV, JSONL or Parquet.")],
+    output: Annotated[str, Argument(help="A folder for the head.")],
     column: options.Column = None,
     longest_line: options.LongestLine = LONGEST_LINE,
-    limit: Annotated[int, typer.Option(help="Maximum number of sentences, drawn at random.", min=200)] = 5000,
-    samples: Annotated[int, typer.Option(help="Samples of each sentence and uncertainty to learn from.", min=6)] = 16,
-    force: Annotated[bool, typer.Option("--force", help="Save the head even if it is worse than a constant.")] = False,
-    *,
-    settings: dict[str, Any],
+    limit: Annotated[int, Option(help="Maximum number of sentences, drawn at random.", min=200)] = 5000,
+    samples: Annotated[int, Option(help="Samples of each sentence and uncertainty to learn from.", min=6)] = 16,
+    force: Annotated[bool, Option("--force", help="Save the head even if it is worse than a constant.")] = False,
 ) -> None:
     """Fit a head, so that one forward pass predicts what sampling would give: minutes, once for a model.
 
@@ -51,10 +46,8 @@ def distill(
     console = Console()
     console.say(head.report())
     if head.flaw and not force:
-        raise Sen2ProError(
-            "the head was not saved, because it is worse than a constant: fit it on more sentences, or with more "
-            "--samples; to save it anyway, pass --force"
-        )
+        remedy = "fit it on more sentences, or with more --samples; to save it anyway, pass --force"
+        raise Sen2ProError(f"the head was not saved, because it is worse than a constant: {remedy}")
     head.save(folder)
     console.say(f"-> {folder}")
     options.report([note for note in gathered if str(note) != head.flaw], model.signature())

@@ -1,14 +1,10 @@
 """`sen2pro encode`: a file of sentences becomes a file of Gaussians."""
 
-from __future__ import annotations
-
-from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import Argument, Option
 
 from sen2pro.cli import options
-from sen2pro.cli.options import load
 from sen2pro.cli.terminal import Console
 from sen2pro.errors import Sen2ProError
 from sen2pro.files.sentences import Source
@@ -18,22 +14,20 @@ from sen2pro.progress import progress
 
 @options.with_settings()
 def encode(
+    settings: dict[str, Any],
     input: Annotated[
-        str, typer.Argument(help="Text (a sentence a line), CSV, TSV, JSONL or Parquet, also .gz; - is standard input.")
+        str, Argument(help="Text (a sentence a line), CSV, TSV, JSONL or Parquet, also .gz; - is standard input.")
     ],
-    output: Annotated[str, typer.Argument(help="A .parquet or .safetensors file.")],
+    output: Annotated[str, Argument(help="A .parquet or .safetensors file.")],
     column: options.Column = None,
     longest_line: options.LongestLine = LONGEST_LINE,
-    id_column: Annotated[str | None, typer.Option(help="Column with ids to keep (Parquet output).")] = None,
-    text: Annotated[bool, typer.Option(help="Keep the sentences in the file (Parquet output).")] = True,
+    id_column: Annotated[str | None, Option(help="Column with ids to keep (Parquet output).")] = None,
+    text: Annotated[bool, Option(help="Keep the sentences in the file (Parquet output).")] = True,
     skip_blank: options.SkipBlank = False,
     overwrite: options.Overwrite = False,
     batch_size: Annotated[
-        int | None,
-        typer.Option(help="Forward passes at once: speed and memory, not the result. (default: what fits)", min=1),
+        int | None, Option(help="Forward passes at once: speed and memory, not the result. (default: what fits)", min=1)
     ] = None,
-    *,
-    settings: dict[str, Any],
 ) -> None:
     """Turn a file of sentences into a file of Gaussians.
 
@@ -42,13 +36,13 @@ def encode(
     from sen2pro.files.encoding import encode_into
     from sen2pro.files.gaussians import GaussianWriter
 
-    parquet = Path(output).suffix.lower() == ".parquet"
+    parquet = output.lower().endswith(".parquet")
     if id_column and not parquet:
         raise Sen2ProError("ids are kept in Parquet files only; name the output .parquet")
     source = Source(input, column, id_column, skip_blank=skip_blank, longest_line=longest_line)
     number = source.count()
     with GaussianWriter(output, overwrite=overwrite) as writer, options.notes() as gathered:
-        model = load(**settings)
+        model = options.load(**settings)
         options.need_head(model)
         kept = {"ids": bool(id_column), "texts": text and parquet}
         with progress(number, None, unit="sentences") as advance:

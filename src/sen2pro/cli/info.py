@@ -1,11 +1,9 @@
 """`sen2pro info`: what is inside a model."""
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import Annotated, Any
 
-import typer
+from typer import Argument
 
 from sen2pro.cli import options
 from sen2pro.cli.terminal import Console
@@ -14,9 +12,8 @@ from sen2pro.settings import DEFAULT_MODEL
 
 @options.with_settings("trust_remote_code", "allow_pickle")
 def info(
-    model: Annotated[str, typer.Argument(help="Hub id or folder of the encoder.")] = DEFAULT_MODEL,
-    *,
     settings: dict[str, Any],
+    model: Annotated[str, Argument(help="Hub id or folder of the encoder.")] = DEFAULT_MODEL,
 ) -> None:
     """Say what is inside a model: layers, dropout, pooling, geometry, and whether it can be sampled."""
     from rich.table import Table

@@ -36,8 +36,8 @@ DataFolder = Annotated[str | None, typer.Option("--data", help="Folder of evalua
 def _option(name: str) -> Parameter:
     default, about = _FIELDS[name].default, _FIELDS[name].metadata
     kind = about["kind"] if default is not None else about["kind"] | None
-    annotation = Annotated[kind, typer.Option(*about["flags"], help=about["help"])]
-    return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+    option = typer.Option(*about["flags"], help=about["help"])
+    return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, option])
 
 
 def with_settings(*only: str, without: Sequence[str] = ()) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -86,10 +86,8 @@ def load(**settings: Any) -> Sen2Pro:
 def need_head(model: Sen2Pro) -> None:
     """Refuse to shrink without a head: the prior would come from whatever sentences are in memory together."""
     if model.depends_on_batch:
-        raise Sen2ProError(
-            f"there is no head for {model.encoder.name} with these settings to shrink towards; fit one with sen2pro "
-            "distill and pass it with --head"
-        )
+        remedy = "fit one with sen2pro distill and pass it with --head"
+        raise Sen2ProError(f"there is no head for {model.encoder.name} with these settings to shrink towards; {remedy}")
 
 
 def check_output(output: str, suffixes: Sequence[str], inputs: Sequence[str] = (), *, overwrite: bool = True) -> Path:
@@ -113,10 +111,8 @@ def notes() -> Iterator[list[Sen2ProWarning]]:
     gathered: list[Sen2ProWarning] = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", Sen2ProWarning)
-        try:
-            yield gathered
-        finally:
-            gathered.extend(w.message for w in caught if isinstance(w.message, Sen2ProWarning))
+        yield gathered
+    gathered += [each.message for each in caught if isinstance(each.message, Sen2ProWarning)]
 
 
 def together(gathered: list[Sen2ProWarning], total: int) -> list[Sen2ProWarning]:

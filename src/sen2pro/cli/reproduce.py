@@ -1,10 +1,8 @@
 """`sen2pro reproduce`: tables and figures of the paper, made anew."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Literal
 
-import typer
+from typer import Argument, Option
 
 from sen2pro.cli import options
 from sen2pro.cli.terminal import Console
@@ -14,66 +12,43 @@ from sen2pro.settings import DEFAULT_MODEL, DEFAULT_SAMPLES
 
 @options.with_settings("samples", "head", "dropout", "device", "trust_remote_code", "allow_pickle")
 def reproduce(
-    tables: Annotated[list[str], typer.Argument(help="T1 to T11, F1 to F4, Th1, Th2, or all.", metavar="TABLE...")],
-    model: Annotated[
-        str,
-        typer.Option(
-            "--model",
-            "-m",
-            help="Hub id or folder, or an encoder of the paper: bert-base, bert-large, bert-whitening, "
-            "bert-large-whitening, sbert-nli, simcse-base, simcse-large.",
-        ),
-    ] = DEFAULT_MODEL,
+    settings: dict[str, Any],
+    tables: Annotated[list[str], Argument(help="T1 to T11, F1 to F4, Th1, Th2, or all.", metavar="TABLE...")],
+    model: Annotated[str, Option("--model", "-m", help="Hub id, folder, or an encoder of the paper.")] = DEFAULT_MODEL,
     preset: Annotated[
         str | None,
-        typer.Option(help="Whose row of the paper the model is, where it is a folder: consert-base, simcse-base, ..."),
+        Option(help="Whose row of the paper the model is, where it is a folder: consert-base, simcse-base, ..."),
     ] = None,
-    method: Annotated[
-        str | None,
-        typer.Option(
-            help="sampling (the paper's), one-pass or shrinkage. (default: sampling; T1 and T7 take one pass where the "
-            "model has a head)"
-        ),
-    ] = None,
-    seeds: Annotated[int, typer.Option(help="Average over so many seeds.", min=1)] = 1,
-    limit: Annotated[int | None, typer.Option(help="Take so many items of each set, for a quick look.", min=1)] = None,
+    method: Annotated[str | None, Option(help="sampling, one-pass or shrinkage. (default: see above)")] = None,
+    seeds: Annotated[int, Option(help="Average over so many seeds.", min=1)] = 1,
+    limit: Annotated[int | None, Option(help="Take so many items of each set, for a quick look.", min=1)] = None,
     shots: Annotated[
-        list[str] | None,
-        typer.Option(help="T1, T7: examples of each class, or full; may be repeated. (default: 10 and 200)"),
+        list[str] | None, Option(help="T1, T7: examples of each class, or full; may be repeated. (default: 10 and 200)")
     ] = None,
-    finetune: Annotated[
-        bool, typer.Option("--finetune", help="T1: the classifier with a trained encoder too, minutes for each draw.")
-    ] = False,
-    setfit: Annotated[
-        bool, typer.Option("--setfit", help="T1: compare with SetFit too, up to an hour for each draw on a CPU.")
-    ] = False,
-    output: Annotated[
-        str, typer.Option("--output", "-o", help="Folder for JSON, pictures and report.md.")
-    ] = "sen2pro_results",
+    finetune: Annotated[bool, Option("--finetune", help="T1: fine-tuning too, minutes for each draw.")] = False,
+    setfit: Annotated[bool, Option("--setfit", help="T1: SetFit too, up to an hour for each draw on a CPU.")] = False,
+    output: Annotated[str, Option("--output", "-o", help="Folder for JSON, pictures, report.md.")] = "sen2pro_results",
     cache: Annotated[
-        str | None,
-        typer.Option(help="Folder that keeps what was encoded. (default: SEN2PRO_CACHE, or the user's cache folder)"),
+        str | None, Option(help="Folder that keeps what was encoded. (default: SEN2PRO_CACHE, or the user's cache)")
     ] = None,
     data: options.DataFolder = None,
-    *,
-    settings: dict[str, Any],
 ) -> None:
     """Make tables and figures of the paper anew, with its numbers beside ours.
 
-    Encoded sentences are cached, so tables share them and a stopped run continues.
-    The data is read from --data or SEN2PRO_DATA; see sen2pro data list.
+    Encoded sentences are cached, so tables share them and a stopped run continues. The data is read from --data or
+    SEN2PRO_DATA; see sen2pro data list. The encoders of the paper are bert-base, bert-large, bert-whitening,
+    bert-large-whitening, sbert-nli, simcse-base and simcse-large. By default the method is sampling, the
+    paper's; T1 and T7 take one pass where the model has a head.
     """
     from sen2pro.metrics.report import PAGE, print_result, write
+    from sen2pro.paper import catalogue, lab, store
     from sen2pro.paper import tables as paper
-    from sen2pro.paper.catalogue import reading_from
-    from sen2pro.paper.lab import Lab
-    from sen2pro.paper.store import Store
 
     names = paper.chosen(tables, method or "sampling")
-    lab = Lab(
+    encoder = lab.Lab(
         model=model, preset=preset, method=method or "sampling", classification_method=method, seeds=seeds, limit=limit,
         samples=settings.pop("samples") or DEFAULT_SAMPLES, shots=tuple(map(_shots, shots or ["10", "200"])),
-        finetune=finetune, setfit=setfit, store=Store(cache),
+        finetune=finetune, setfit=setfit, store=store.Store(cache),
         settings={name: value for name, value in settings.items() if value is not None},
     )  # fmt: skip
     paper.check_packages(names)
@@ -81,8 +56,8 @@ def reproduce(
     for name in names:
         console.print(f"{name} ...", style="dim", highlight=False)
         try:
-            with reading_from(data), options.notes() as gathered:
-                result = paper.reproduce(name, lab)
+            with catalogue.reading_from(data), options.notes() as gathered:
+                result = paper.reproduce(name, encoder)
         except Sen2ProError as error:
             if len(names) == 1:
                 raise

@@ -1,12 +1,11 @@
 """`sen2pro score`: candidates against references, by several metrics."""
 
-from __future__ import annotations
-
 import json
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
-import typer
+from typer import Option
 
 from sen2pro.cli import options
 from sen2pro.cli.terminal import Console
@@ -14,9 +13,6 @@ from sen2pro.errors import Sen2ProError
 from sen2pro.files.atomic import write_text
 from sen2pro.files.sentences import Source
 from sen2pro.files.text import LONGEST_LINE
-
-if TYPE_CHECKING:
-    from sen2pro.metrics.score import Score
 
 
 class _PairedSource(Source):
@@ -27,27 +23,23 @@ class _PairedSource(Source):
 
 @options.with_settings()
 def score(
+    settings: dict[str, Any],
     references: Annotated[
-        str, typer.Option("--references", "-r", help="Text (a sentence a line), CSV, TSV, JSONL or Parquet, also .gz.")
+        str, Option("--references", "-r", help="Text (a sentence a line), CSV, TSV, JSONL or Parquet, also .gz.")
     ],
-    candidates: Annotated[str, typer.Option(help="Candidates: line i is scored against reference i.")],
-    metrics: Annotated[
-        str,
-        typer.Option(
-            help="Names with commas between: sen2pro, sen2vec, bertscore, greedy, average, extrema, bleu, bleu-nltk, "
-            "chrf, ter, cder, rouge-l, meteor."
-        ),
-    ] = "sen2pro,sen2vec,bleu,chrf",
-    column: Annotated[str | None, typer.Option(help=options.COLUMN)] = None,
+    candidates: Annotated[str, Option(help="Candidates: line i is scored against reference i.")],
+    metrics: Annotated[str, Option(help="Names with commas between; see above.")] = "sen2pro,sen2vec,bleu,chrf",
+    column: Annotated[str | None, Option(help=options.COLUMN)] = None,
     longest_line: options.LongestLine = LONGEST_LINE,
     output: Annotated[
-        str | None, typer.Option("--output", "-o", help="A .tsv or .jsonl file for the score of each pair.")
+        str | None, Option("--output", "-o", help="A .tsv or .jsonl file for the score of each pair.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of the table.")] = False,
-    *,
-    settings: dict[str, Any],
+    as_json: Annotated[bool, Option("--json", help="Print one JSON object instead of the table.")] = False,
 ) -> None:
-    """Score candidates against references, one each, by sen2pro's similarity and by the usual metrics."""
+    """Score candidates against references, one each, by sen2pro's similarity and by the usual metrics.
+
+    Metrics: sen2pro, sen2vec, bertscore, greedy, average, extrema, bleu, bleu-nltk, chrf, ter, cder, rouge-l, meteor.
+    """
     from rich.table import Column, Table
 
     from sen2pro.metrics import needs_model
@@ -61,9 +53,8 @@ def score(
     sources = [_PairedSource(place, column, longest_line=longest_line) for place in (references, candidates)]
     expected, given = ([record.text for record in source] for source in sources)
     if len(expected) != len(given):
-        raise Sen2ProError(
-            f"{references} has {len(expected)} sentences but {candidates} has {len(given)}; they must stand in pairs"
-        )
+        counts = f"{references} has {len(expected)} sentences but {candidates} has {len(given)}"
+        raise Sen2ProError(f"{counts}; they must stand in pairs")
     with options.notes() as gathered:
         model = options.load(**settings) if any(needed) else None
         if model is not None and "sen2pro" in names:
@@ -85,7 +76,7 @@ def score(
     options.report(gathered, "".join(f"\n  {one.metric}: {one.signature}" for one in scores))
 
 
-def _write(path: Path, scores: list[Score]) -> None:
+def _write(path: Path, scores: Sequence[Any]) -> None:
     """Write a row for each pair."""
     names = ("segment", *(one.metric for one in scores))
     rows = [(number, *values) for number, values in enumerate(zip(*(one.segments for one in scores), strict=True), 1)]

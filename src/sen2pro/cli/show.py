@@ -1,27 +1,19 @@
 """`sen2pro show`: the first rows of a file of Gaussians."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any
 
-import typer
+from typer import Argument, Option
 
 from sen2pro.cli.terminal import Console
 from sen2pro.errors import Sen2ProError
 from sen2pro.files import parquet
 
-_WIDEST = 60  # letters of a text that are shown
-
 
 def show(
-    file: Annotated[str, typer.Argument(help="A file that encode wrote.")],
-    rows: Annotated[int, typer.Option("--rows", "-n", help="How many rows.", min=1)] = 10,
-    certain: Annotated[
-        bool, typer.Option("--certain", help="Least uncertain sentences first (by data variance, if there).")
-    ] = False,
-    uncertain: Annotated[
-        bool, typer.Option("--uncertain", help="Most uncertain, which are the vaguest, first.")
-    ] = False,
+    file: Annotated[str, Argument(help="A file that encode wrote.")],
+    rows: Annotated[int, Option("--rows", "-n", help="How many rows.", min=1)] = 10,
+    certain: Annotated[bool, Option("--certain", help="Least uncertain first (by data variance, if there).")] = False,
+    uncertain: Annotated[bool, Option("--uncertain", help="Most uncertain, which are the vaguest, first.")] = False,
 ) -> None:
     """Show the first rows of a file of Gaussians: ids, texts, total variances, and how they were made."""
     from rich.table import Table
@@ -45,8 +37,10 @@ def show(
     for name in ("row", *columns, *totals):
         table.add_column(name, justify="left" if name in ("id", "text") else "right")
     for row in order[:rows]:
-        cells = [f"{each[row]:.2f}" if name == "coverage" else _short(each[row]) for name, each in columns.items()]
-        table.add_row(*map(Text, [str(row), *cells, *(f"{values[row]:.4f}" for values in totals.values())]))
+        cells = [Text(f"{each[row]:.2f}" if name == "coverage" else each[row]) for name, each in columns.items()]
+        for cell in cells:
+            cell.truncate(60, overflow="ellipsis")
+        table.add_row(str(row), *cells, *(f"{values[row]:.4f}" for values in totals.values()))
     console = Console()
     console.print(table)
     if gaussian.coverage is not None:
@@ -62,7 +56,3 @@ def _by_source(path: str) -> dict[str, Any]:
         names = [name for name in ("model_variance", "data_variance") if name in file.schema_arrow.names]
         table = file.read(columns=names)
     return {name.replace("_", " "): table.column(name).to_numpy() for name in names}
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= _WIDEST else text[: _WIDEST - 1] + "…"

@@ -1,14 +1,13 @@
 """What the command line shows, and how it ends: no control codes from files, and no half files after a signal."""
 
-from __future__ import annotations
-
 import re
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any
 
 import rich.console
 from rich.console import ConsoleOptions, ConsoleRenderable, RenderHook, RenderResult
@@ -54,10 +53,7 @@ class _Printable:
 
 
 class Console(rich.console.Console, RenderHook):
-    """A console for texts of any origin: names of columns, ids and models come from files.
-
-    Where there is no terminal to say how wide it is, tables may be as wide as `wide`.
-    """
+    """A console for texts of any origin, such as ids from files; `wide` is its width where there is no terminal."""
 
     def __init__(self, *, wide: int | None = None, **options: Any) -> None:
         super().__init__(**options)
@@ -85,13 +81,9 @@ def stopping_cleanly() -> Iterator[None]:
         for name in ("SIGTERM", "SIGHUP"):
             number = getattr(signal, name, None)
             if number is not None and signal.getsignal(number) is not signal.SIG_IGN:
-                before[number] = signal.signal(number, _stop)
+                before[number] = signal.signal(number, lambda which, _: sys.exit(128 + which))
     try:
         yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def _stop(number: int, _: object) -> NoReturn:
-    raise SystemExit(128 + number)
