@@ -385,7 +385,7 @@ def test_outputs_that_cannot_be_are_refused(trained, tmp_path):
     for output, message in (
         (tmp_path / "out.xlsx", "unknown file suffix"),
         (tmp_path / "nowhere/out.csv", "there is no folder"),
-        (sentences, "is the file to be read"),
+        (sentences, "is a file to be read"),
     ):
         code, said = run("predict", trained, sentences, output)
         assert code == 2

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from sen2pro import Sen2ProError
-from sen2pro.cli.data import run_list
+from sen2pro.cli.data import list_sets
 from sen2pro.metrics.sts import Pairs
 from sen2pro.paper import catalogue, data
 from sen2pro.paper.data import DataMissing, EvalRank, Quadruple, Response
@@ -399,7 +399,7 @@ def test_every_set_that_can_be_read_is_listed_with_its_tables():
 
 def test_the_command_lists_the_sets_and_how_to_get_them(folder, capsys):
     write(folder / "sts/sts16.tsv", STS + PAIR)
-    run_list()
+    list_sets()
     out = capsys.readouterr().out
     assert f"folder: {folder}" in out
     assert "not in a folder: sts12, sts13" in out

@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 from sen2pro import Sen2Pro
-from sen2pro.cli.score import run
+from sen2pro.cli.score import score as score_command
 from sen2pro.errors import Sen2ProError
 from sen2pro.metrics import Bleu, metric
 from sen2pro.metrics.score import DEFAULT_METRICS, score
 
+run = score_command.__wrapped__  # with the settings as a dict, not as options
 CANDIDATES, REFERENCES = ["the dog runs", "a cat eats slowly"], ["the big dog runs", "a cat eats slowly"]
 
 
@@ -73,7 +74,7 @@ def files(tmp_path):
         for path, text in zip(paths, (references, candidates), strict=True):
             path.write_text(text, encoding="utf-8")
         options = {"column": None, "output": None, "as_json": False, "settings": {"model": "nowhere"}, **changes}
-        run(str(paths[0]), str(paths[1]), metrics=metrics, **options)
+        run(references=str(paths[0]), candidates=str(paths[1]), metrics=metrics, **options)
 
     return run_on
 
@@ -143,14 +144,14 @@ def test_what_cannot_be_scored_is_said(files, references, candidates, changes, m
 
 def test_the_scores_do_not_replace_what_was_scored(files, tmp_path):
     references = "text\na b\n"
-    with pytest.raises(Sen2ProError, match="one of the files to be scored"):
+    with pytest.raises(Sen2ProError, match="is a file to be read"):
         files(references, references, suffix=".tsv", output=str(tmp_path / "candidates.tsv"))
     assert (tmp_path / "candidates.tsv").read_text() == references
 
 
 def test_two_files_cannot_both_be_standard_input():
     with pytest.raises(Sen2ProError, match="standard input"):
-        run("-", "-", metrics="cder", column=None, output=None, as_json=False, settings={})
+        run({}, "-", "-", metrics="cder")
 
 
 def test_what_the_model_warns_of_is_said_once_with_the_result(files, tiny_folder, capsys):

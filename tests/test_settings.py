@@ -102,7 +102,7 @@ def test_a_setting_can_be_given_on_the_command_line(monkeypatch, tmp_path, name,
         seen.update(settings)
         raise Sen2ProError("enough")
 
-    monkeypatch.setattr(f"sen2pro.cli.{command}.load", load)
+    monkeypatch.setattr(options, "load", load)
     (tmp_path / "in.txt").write_text("the dog\n")
     paths = [str(tmp_path / "in.txt"), str(tmp_path / "out.parquet")] if command == "encode" else ["a", "b"]
     result = CliRunner().invoke(app, [command, *paths, *ON_COMMAND_LINE[name]])

@@ -1,1 +1,1 @@
-"""The command line: `sen2pro encode | compare | demo | info`."""
+"""The command line: `sen2pro encode | show | compare | demo | distill | score | reproduce | info | data | classify`."""

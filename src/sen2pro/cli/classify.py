@@ -6,15 +6,16 @@ import csv
 import json
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
-from sen2pro.checks import is_blank
-from sen2pro.cli.options import notes, report, together
+from typer import Argument, Option, Typer
+
+from sen2pro.cli import options
 from sen2pro.cli.terminal import Console
-from sen2pro.errors import Sen2ProError, one_of, shown, some
+from sen2pro.errors import Sen2ProError, shown, some
 from sen2pro.files.atomic import replacing
 from sen2pro.files.sentences import Record, Source
 from sen2pro.files.text import LONGEST_LINE, check_path
@@ -22,11 +23,27 @@ from sen2pro.progress import progress
 
 if TYPE_CHECKING:
     from sen2pro.classification import Sen2ProClassifier
-    from sen2pro.classification.choosing import Choice
     from sen2pro.types import Array64
 
 _CHUNK = 256  # sentences in memory at once
-_FORMATS = (".csv", ".tsv", ".jsonl")
+_MEANING = {
+    "mean": "the centre of each sentence's distribution",
+    "mean+variance": "centre and spread of each sentence's distribution",
+    "expected": "trained on average over each distribution, in closed form",
+    "sampled": "trained on samples of each distribution",
+}
+_LabelColumn = Annotated[
+    str, Option("--label-column", "-l", help="Column with the labels. Whole numbers of JSONL and Parquet stay so.")
+]
+_LabelledData = Annotated[
+    str, Argument(help="CSV, TSV, JSONL or Parquet with sentences and labels, also .gz.", metavar="DATA")
+]
+_Folder = Annotated[str, Argument(help="The folder that classify train wrote.", metavar="MODEL")]
+_Encoder = Annotated[
+    str | None,
+    Option("--model", "-m", help="Encoder it was trained with; needed unless it is the default or fine-tuned."),
+]
+app = Typer(no_args_is_help=True, rich_markup_mode=None, help="Classify sentences from a handful of labelled ones.")
 
 
 class Label(NamedTuple):
@@ -37,14 +54,14 @@ class Label(NamedTuple):
 
 
 class LabelledSource(Source):
-    """Sentences with their labels, which stand as texts in the place of ids.
+    """Sentences with their labels as ids; `labels` has each label that was read, by its text.
 
-    `labels` has each label that was read, by its text. They are texts in CSV and TSV, without the space around them;
-    JSONL and Parquet may also have whole numbers and truth values.
+    Labels are texts, without the space around them; in JSONL and Parquet also whole numbers and truth values.
     """
 
     _id_option = "label_column"
     _all_rows_matter = True  # each may bring a new label
+    _blank = "the sentence is empty or blank; leave the row out"
 
     def __init__(self, path: str, column: str | None, label: str, *, longest_line: int = LONGEST_LINE) -> None:
         super().__init__(path, column, label, longest_line=longest_line)
@@ -54,7 +71,7 @@ class LabelledSource(Source):
         """Return all sentences and their labels."""
         records = list(self)
         if not records:
-            raise nothing_in(self)
+            raise _nothing_in(self)
         return [record.text for record in records], [self.labels[str(record.id)].value for record in records]
 
     def check_classes(self, labels: Sequence[str | int], *, choose: bool) -> None:
@@ -64,25 +81,21 @@ class LabelledSource(Source):
             raise self._wrong("", f"all {len(labels)} labels are {labels[0]!r}; it takes two classes to tell apart")
         single = [self.labels[name] for name, count in counts.items() if count == 1]
         if choose and single:
-            others = f" (also: {some([label.value for label in single[1:]])})" if single[1:] else ""
-            raise self._wrong(
-                single[0].place,
-                f"class {single[0].value!r} has one example{others}; settings are chosen by cross-validation, which "
-                "takes at least 2 of each class: add one, leave the class out, or give a file to choose by with "
-                "--validation",
-            )
+            why = "settings are chosen by cross-validation, which takes at least 2 of each class"
+            remedy = "add one, leave the class out, or give a file to choose by with --validation"
+            raise self._refused("class", single, "has one example", f"{why}: {remedy}")
 
     def check_known(self, classes: Collection[str]) -> None:
         """Refuse labels that are none of the classes."""
         unknown = [label for name, label in self.labels.items() if name not in classes]
         if unknown:
-            others = f" (also: {some([label.value for label in unknown[1:]])})" if unknown[1:] else ""
-            known = some(list(classes))
-            raise self._wrong(
-                unknown[0].place,
-                f"label {unknown[0].value!r} was never seen in training{others}; the classes are: {known}. Correct it, "
-                "leave such rows out, or train with examples of it",
-            )
+            remedy = "Correct it, leave such rows out, or train with examples of it"
+            known = f"the classes are: {some(list(classes))}. {remedy}"
+            raise self._refused("label", unknown, "was never seen in training", known)
+
+    def _refused(self, kind: str, labels: list[Label], what: str, remedy: str) -> Sen2ProError:
+        others = f" (also: {some([label.value for label in labels[1:]])})" if labels[1:] else ""
+        return self._wrong(labels[0].place, f"{kind} {labels[0].value!r} {what}{others}; {remedy}")
 
     def _from_row(self, place: str, row: dict[str, Any]) -> Record:
         self._column(list(row), place)
@@ -94,245 +107,207 @@ class LabelledSource(Source):
             raise self._wrong(place, f"the label is neither a text nor a whole number of 64 bits but {shown(label)}")
         first = next(iter(self.labels.values()), Label(label, place))
         if type(label) is not type(first.value):
-            raise self._wrong(
-                place,
-                f"labels of mixed types: {label!r} here, {first.value!r} on {first.place}; turn all into texts or all "
-                "into whole numbers",
-            )
+            both = f"{label!r} here, {first.value!r} on {first.place}"
+            raise self._wrong(place, f"labels of mixed types: {both}; turn all into texts or all into whole numbers")
         self.labels.setdefault(str(label), Label(label, place))
         return super()._from_row(place, {**row, name: label})
 
-    def _record(self, place: str, text: Any, id: str | None) -> Record:
-        if isinstance(text, str) and is_blank(text):
-            raise self._wrong(place, "the sentence is empty or blank; leave the row out")
-        return super()._record(place, text, id)
 
-
-def nothing_in(source: Source) -> Sen2ProError:
-    """Return the error for a file without sentences."""
+def _nothing_in(source: Source) -> Sen2ProError:
     return Sen2ProError(f"there are no sentences in {'standard input' if source.path == '-' else source.path}")
 
 
-def run_train(
-    data: str,
-    output: str,
-    *,
-    column: str | None,
-    label: str,
-    longest_line: int,
-    validation: str | None,
-    finetune: bool,
-    epochs: int | None,
+@app.command()
+@options.with_settings("model", "samples", "uncertainty", "seed")
+def train(
     settings: dict[str, Any],
+    data: _LabelledData,
+    output: Annotated[str, Argument(help="A new folder for the classifier.", metavar="MODEL_OUT")],
+    column: options.Column = None,
+    longest_line: options.LongestLine = LONGEST_LINE,
+    label_column: _LabelColumn = "label",
+    validation: Annotated[
+        str | None, Option(help="Labelled validation file. (default: cross-validation; --finetune: a fifth of DATA)")
+    ] = None,
+    method: Annotated[str, Option(help="auto (one-pass if there is a head), one-pass, sampling, shrinkage.")] = "auto",
+    features: Annotated[str, Option(help="auto, mean, or mean+variance as in the paper.")] = "auto",
+    loss: Annotated[str, Option(help="auto, expected or sampled: how the loss sees the distribution.")] = "auto",
+    C: Annotated[float | None, Option("--C", help="Inverse strength of regularisation. (default: the best)")] = None,
+    finetune: Annotated[bool, Option("--finetune", help="Train the encoder too: minutes to hours.")] = False,
+    epochs: Annotated[
+        int | None,
+        Option(help="Most epochs of --finetune. (default: 20; exactly 6 with under 40 validation sentences)", min=1),
+    ] = None,
 ) -> None:
-    """Train on `data`, save to the folder `output`; all that can be wrong with either is said before the work."""
+    """Train a classifier: seconds with a frozen encoder, ten sentences of each class are a start.
+
+    A run with --finetune that was stopped goes on where it was when it is started again.
+    """
     folder = check_path(output)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise Sen2ProError(f"{folder} is not an empty folder; name a new one for the classifier")
-    if settings["C"] is not None and not 0 < settings["C"] < math.inf:
-        raise Sen2ProError(f"--C is a number above 0, not {settings['C']:g}; leave it out to have it chosen")
+    if C is not None and not 0 < C < math.inf:
+        raise Sen2ProError(f"--C is a number above 0, not {C:g}; leave it out to have it chosen")
     if epochs is not None and not finetune:
         raise Sen2ProError("--epochs is for the training of the encoder; give --finetune too, or leave it out")
-    source = LabelledSource(data, column, label, longest_line=longest_line)
+    source = LabelledSource(data, column, label_column, longest_line=longest_line)
     texts, labels = source.read()
     source.check_classes(labels, choose=validation is None)
-    held_out = _read_validation(validation, column, label, source.labels, longest_line) if validation else None
+    held_out = None
+    if validation:
+        other = LabelledSource(validation, column, label_column, longest_line=longest_line)
+        held_out = other.read()
+        other.check_known(source.labels)
+        held_out = held_out[0], [source.labels[str(name)].value for name in held_out[1]]  # of the type to train on
     from sen2pro.classification import FineTuning, Sen2ProClassifier
     from sen2pro.classification.training import FEWEST_JUDGES
 
-    # The checkpoints go beside the folder: a killed run can be started again as it was.
-    checkpoints = f"{folder}.checkpoints"
+    checkpoints = Path(f"{folder}.checkpoints")  # beside the folder: a killed run can be started again as it was
     how = {} if epochs is None else {"epochs": epochs}
-    training = FineTuning(checkpoints=checkpoints, **how) if finetune else False
-    with notes() as gathered:
-        classifier = Sen2ProClassifier(**settings, finetune=training).fit(texts, labels, validation=held_out)
+    training = FineTuning(checkpoints=str(checkpoints), **how) if finetune else False
+    with options.notes() as gathered:
+        classifier = Sen2ProClassifier(
+            **settings, method=method, features=features, head=loss, C=C, finetune=training
+        ).fit(texts, labels, validation=held_out)
     classifier.save(folder)
-    if finetune:
-        _remove_checkpoints(Path(checkpoints))
-    console = Console()
+    if finetune:  # the checkpoints of stopped runs with other settings go too
+        for path in checkpoints.glob("sen2pro_finetuning_*.safetensors"):
+            path.unlink()
+        with suppress(OSError):  # it is not there any more, or holds something else
+            checkpoints.rmdir()
+    choice, classes = classifier.choice_, len(classifier.classes_)
     by = "on the validation file" if validation else "on a part of the sentences" if finetune else "by cross-validation"
     few = f" (from fewer than {FEWEST_JUDGES} sentences, the temperature alone)" if finetune else ""
-    console.print(
-        f"{len(texts)} sentences, {len(classifier.classes_)} classes -> {folder}\n"
-        f"settings, chosen {by} where not given{few}:\n{_explained(classifier.choice_)}\n"
-        f"accuracy {classifier.choice_.accuracy:.2f} and log-loss {classifier.choice_.log_loss:.4f} on sentences not "
-        f"trained on (guessing has {1 / len(classifier.classes_):.2f} and {math.log(len(classifier.classes_)):.4f})",
-        markup=False, highlight=False, soft_wrap=True,
-    )  # fmt: skip
-    report(gathered, classifier.signature_)
+    chosen = {
+        f"features {choice.features}": _MEANING[choice.features],
+        f"loss {choice.head}": _MEANING[choice.head],
+        f"C {choice.C:g}": "the smaller, the stronger the regularisation",
+        f"temperature {choice.temperature:.3g}": "divides the scores: the smaller, the surer the probabilities",
+    }
+    console = Console()
+    console.say(f"{len(texts)} sentences, {classes} classes -> {folder}\nsettings, chosen {by} where not given{few}:")
+    for setting, meaning in chosen.items():
+        console.say(f"  {setting:<24}{meaning}")
+    console.say(
+        f"accuracy {choice.accuracy:.2f} and log-loss {choice.log_loss:.4f} on sentences not trained on (guessing has "
+        f"{1 / classes:.2f} and {math.log(classes):.4f})"
+    )
+    options.report(gathered, classifier.signature_)
 
 
-def _remove_checkpoints(folder: Path) -> None:
-    """Delete the checkpoints of runs with other settings too, which were stopped and are not needed any more."""
-    for path in folder.glob("sen2pro_finetuning_*.safetensors"):
-        path.unlink()
-    with suppress(OSError):  # it is not there any more, or holds something else
-        folder.rmdir()
+def _load(
+    folder: str, model: str | None, source: Source
+) -> tuple[Sen2ProClassifier, Iterator[tuple[list[Record], Array64]]]:
+    """Return a classifier; and sentences, not more at once than fit in memory, with the probabilities of their classes.
 
-
-def _read_validation(
-    path: str, column: str | None, label: str, classes: dict[str, Label], longest_line: int
-) -> tuple[list[str], list[str | int]]:
-    """Return the sentences to choose by, with labels of the kind that those to train on have."""
-    source = LabelledSource(path, column, label, longest_line=longest_line)
-    texts, labels = source.read()
-    source.check_known(classes)
-    return texts, [classes[str(name)].value for name in labels]
-
-
-_MEANING = {
-    "mean": "the centre of each sentence's distribution",
-    "mean+variance": "centre and spread of each sentence's distribution",
-    "expected": "trained on average over each distribution, in closed form",
-    "sampled": "trained on samples of each distribution",
-}
-
-
-def _explained(choice: Choice) -> str:
-    """Say what was chosen, a line each, and what it is."""
-    lines = [
-        (f"features {choice.features}", _MEANING[choice.features]),
-        (f"loss {choice.head}", _MEANING[choice.head]),
-        (f"C {choice.C:g}", "the smaller, the stronger the regularisation"),
-        (f"temperature {choice.temperature:.3g}", "divides the scores: the smaller, the surer the probabilities"),
-    ]
-    return "\n".join(f"  {what:<24}{meaning}" for what, meaning in lines)
-
-
-def run_predict(
-    folder: str,
-    input: str,
-    output: str,
-    *,
-    column: str | None,
-    id_column: str | None,
-    skip_blank: bool,
-    longest_line: int,
-    overwrite: bool,
-    model: str | None,
-) -> None:
-    """Write the class of each sentence of `input`, with its probability, to a table or JSONL file."""
-    path = check_path(output)
-    one_of("file suffix", path.suffix.lower(), _FORMATS)
-    if not path.parent.is_dir():
-        raise Sen2ProError(f"there is no folder {path.parent}")
-    if path.exists() and Path(input).exists() and path.samefile(input):
-        raise Sen2ProError(f"{path} is the file to be read; give another name for the classes")
-    if path.exists() and not overwrite:
-        raise Sen2ProError(f"{path} exists; pass --overwrite to replace it")
-    source = Source(input, column, id_column, skip_blank=skip_blank, longest_line=longest_line)
+    What can be read twice is read before the classifier is loaded, so that its errors are said at once.
+    """
     number = source.count()
     if number == 0:
-        raise nothing_in(source)
-    classifier = _load(folder, model)
-    total = 0
-    with notes() as gathered, _writer(path, classifier.classes_.tolist(), id_column is not None) as put:
-        for chunk, probabilities in _predicted(classifier, source, number):
-            for record, row in zip(chunk, probabilities.tolist(), strict=True):
-                put(record, row)
-            total += len(chunk)
-        if total == 0:
-            raise nothing_in(source)
-    console = Console()
-    console.print(f"{total} sentence{'s' * (total != 1)} -> {output}", markup=False, highlight=False, soft_wrap=True)
-    report(together(gathered, total), classifier.signature_)
-
-
-def _load(folder: str, model: str | None) -> Sen2ProClassifier:
+        raise _nothing_in(source)
     from sen2pro.classification import Sen2ProClassifier
 
-    return Sen2ProClassifier.load(folder, model=model)
+    classifier = Sen2ProClassifier.load(folder, model=model)
+
+    def predicted() -> Iterator[tuple[list[Record], Array64]]:
+        chunk = None
+        with progress(number, None, unit="sentences") as advance:
+            for chunk in source.chunks(_CHUNK):
+                yield chunk, classifier.predict_proba([record.text for record in chunk], show_progress_bar=False)
+                advance(len(chunk))
+        if chunk is None:
+            raise _nothing_in(source)
+
+    return classifier, predicted()
 
 
-def _predicted(
-    classifier: Sen2ProClassifier, source: Source, number: int | None
-) -> Iterator[tuple[list[Record], Array64]]:
-    """Yield sentences, not more at once than fit in memory, with the probabilities of their classes."""
-    with progress(number, None, unit="sentences") as advance:
-        for chunk in source.chunks(_CHUNK):
-            yield chunk, classifier.predict_proba([record.text for record in chunk], show_progress_bar=False)
-            advance(len(chunk))
-
-
-_Put = Callable[[Record, list[float]], None]
-
-
-@contextmanager
-def _writer(path: Path, classes: list[Any], ids: bool) -> Iterator[_Put]:
-    """Give a function that writes a sentence and its probabilities; the file appears when all is written."""
-    suffix = path.suffix.lower()
-    with replacing(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
-        yield _jsonl(file, classes) if suffix == ".jsonl" else _table(file, suffix, classes, ids)
-
-
-def _jsonl(file: IO[str], classes: list[Any]) -> _Put:
-    def put(record: Record, row: list[float]) -> None:
-        best = max(range(len(row)), key=row.__getitem__)
-        every = {name: round(p, 6) for name, p in zip(classes, row, strict=True)}
-        found = {
-            **({} if record.id is None else {"id": record.id}), "text": record.text, "label": classes[best],
-            "probability": every[classes[best]], "probabilities": every,
-        }  # fmt: skip
-        file.write(json.dumps(found, ensure_ascii=False) + "\n")
-
-    return put
-
-
-def _table(file: IO[str], suffix: str, classes: list[Any], ids: bool) -> _Put:
-    writer = csv.writer(file, delimiter="\t" if suffix == ".tsv" else ",", lineterminator="\n")
-    writer.writerow([*(["id"] if ids else []), "text", "label", "probability"])
-
-    def put(record: Record, row: list[float]) -> None:
-        best = max(range(len(row)), key=row.__getitem__)
-        writer.writerow([*([record.id] if ids else []), record.text, classes[best], f"{row[best]:.6f}"])
-
-    return put
-
-
-def run_evaluate(
-    folder: str,
-    data: str,
-    *,
-    column: str | None,
-    label: str,
-    longest_line: int,
-    output: str | None,
-    overwrite: bool,
-    model: str | None,
+@app.command()
+def predict(
+    folder: _Folder,
+    input: Annotated[str, Argument(help="Sentences: text, CSV, TSV, JSONL or Parquet; - is standard input.")],
+    output: Annotated[str, Argument(help="A .csv, .tsv or .jsonl file; JSONL has all probabilities.")],
+    column: options.Column = None,
+    longest_line: options.LongestLine = LONGEST_LINE,
+    id_column: Annotated[str | None, Option(help="Column with ids to keep; they come first.")] = None,
+    skip_blank: options.SkipBlank = False,
+    overwrite: options.Overwrite = False,
+    model: _Encoder = None,
 ) -> None:
-    """Print how good a classifier is on labelled sentences; a folder gets the pictures too."""
+    """Predict the class of each sentence of a file, with its probability.
+
+    Streams: memory does not grow with the file. The output has the columns text, label (what was predicted) and
+    probability; it appears under its name only when it is complete.
+    """
+    path = options.check_output(output, (".csv", ".tsv", ".jsonl"), [input], overwrite=overwrite)
+    suffix, total = path.suffix.lower(), 0
+    source = Source(input, column, id_column, skip_blank=skip_blank, longest_line=longest_line)
+    classifier, predicted = _load(folder, model, source)
+    classes = classifier.classes_.tolist()
+    names = [*(["id"] if id_column is not None else []), "text", "label", "probability"]
+    with options.notes() as gathered, replacing(path) as part, part.open("w", encoding="utf-8", newline="") as file:
+        table = csv.writer(file, delimiter="\t" if suffix == ".tsv" else ",", lineterminator="\n")
+        if suffix != ".jsonl":
+            table.writerow(names)
+        for chunk, probabilities in predicted:
+            total += len(chunk)
+            for record, row in zip(chunk, probabilities.tolist(), strict=True):
+                best = max(range(len(row)), key=row.__getitem__)
+                fields = [*([record.id] if id_column is not None else []), record.text, classes[best]]
+                if suffix != ".jsonl":
+                    table.writerow([*fields, f"{row[best]:.6f}"])
+                    continue
+                each = {label: round(p, 6) for label, p in zip(classes, row, strict=True)}
+                line = dict(zip(names, [*fields, each[classes[best]]], strict=True))
+                file.write(json.dumps({**line, "probabilities": each}, ensure_ascii=False) + "\n")
+    Console().say(f"{total} sentence{'s' * (total != 1)} -> {output}")
+    options.report(options.together(gathered, total), classifier.signature_)
+
+
+@app.command()
+def evaluate(
+    folder: _Folder,
+    data: _LabelledData,
+    column: options.Column = None,
+    longest_line: options.LongestLine = LONGEST_LINE,
+    label_column: _LabelColumn = "label",
+    output: Annotated[
+        str | None, Option("--output", "-o", help="Folder for a report with confusion matrix and reliability diagram.")
+    ] = None,
+    overwrite: options.Overwrite = False,
+    model: _Encoder = None,
+) -> None:
+    """Say how good a classifier is on labelled sentences: accuracy, log-loss, calibration, each class.
+
+    Labels are compared as texts, so a CSV file will do for a classifier whose classes are numbers.
+    """
     if output is not None and Path(output).exists() and not Path(output).is_dir():
         raise Sen2ProError(f"{output} is not a folder")
     if output is not None and (Path(output) / "classification.json").exists() and not overwrite:
         raise Sen2ProError(f"there is a report in {output} already; pass --overwrite to replace it")
-    source = LabelledSource(data, column, label, longest_line=longest_line)
-    number = source.count()
-    if number == 0:
-        raise nothing_in(source)
+    source = LabelledSource(data, column, label_column, longest_line=longest_line)
+    classifier, predicted = _load(folder, model, source)
     import numpy as np
 
     from sen2pro.classification.report import evaluate_on, write
     from sen2pro.metrics.report import print_result
 
-    classifier = _load(folder, model)
     names = [str(name) for name in classifier.classes_.tolist()]
     numbers = {name: i for i, name in enumerate(names)}
     source.check_known(numbers)
     truth: list[int] = []
     parts: list[Array64] = []
-    with notes() as gathered:
-        for chunk, probabilities in _predicted(classifier, source, number):
+    with options.notes() as gathered:
+        for chunk, probabilities in predicted:
             source.check_known(numbers)  # of what can be read but once, they are seen only now
             truth += [numbers[str(record.id)] for record in chunk]
             parts.append(probabilities)
-    if not parts:
-        raise nothing_in(source)
     result = evaluate_on(
         np.concatenate(parts), np.array(truth), names, signature=str(classifier.signature_),
         name=f"{Path(folder).resolve().name} on {Path(data).name}", pictures=output is not None,
     )  # fmt: skip
-    result.notes += list(dict.fromkeys(map(str, together(gathered, len(truth)))))
-    print_result(result, Console())
+    result.notes += list(dict.fromkeys(map(str, options.together(gathered, len(truth)))))
+    console = Console()
+    print_result(result, console)
     if output is not None:
         write(result, output)
-        Console().print(f"written to {output}", markup=False, highlight=False, soft_wrap=True)
+        console.say(f"written to {output}")

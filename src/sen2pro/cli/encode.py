@@ -1,52 +1,51 @@
 """`sen2pro encode`: a file of sentences becomes a file of Gaussians."""
 
-from __future__ import annotations
+from typing import Annotated, Any
 
-from pathlib import Path
-from typing import Any
+from typer import Argument, Option
 
-from sen2pro.cli.options import far_notes, load, need_head, notes, report, together
+from sen2pro.cli import options
 from sen2pro.cli.terminal import Console
 from sen2pro.errors import Sen2ProError
-from sen2pro.files.encoding import encode_into
 from sen2pro.files.sentences import Source
+from sen2pro.files.text import LONGEST_LINE
 from sen2pro.progress import progress
 
 
-def run(
-    input: str,
-    output: str,
-    *,
-    column: str | None,
-    id_column: str | None,
-    text: bool,
-    overwrite: bool,
-    skip_blank: bool,
-    longest_line: int,
-    batch_size: int | None,
+@options.with_settings()
+def encode(
     settings: dict[str, Any],
+    input: Annotated[
+        str, Argument(help="Text (a sentence a line), CSV, TSV, JSONL or Parquet, also .gz; - is standard input.")
+    ],
+    output: Annotated[str, Argument(help="A .parquet or .safetensors file.")],
+    column: options.Column = None,
+    longest_line: options.LongestLine = LONGEST_LINE,
+    id_column: Annotated[str | None, Option(help="Column with ids to keep (Parquet output).")] = None,
+    text: Annotated[bool, Option(help="Keep the sentences in the file (Parquet output).")] = True,
+    skip_blank: options.SkipBlank = False,
+    overwrite: options.Overwrite = False,
+    batch_size: Annotated[
+        int | None, Option(help="Forward passes at once: speed and memory, not the result. (default: what fits)", min=1)
+    ] = None,
 ) -> None:
-    """Encode `input` into `output`; all that can be wrong with either is said before the model is loaded."""
+    """Turn a file of sentences into a file of Gaussians.
+
+    Streams: memory does not grow with the file. The output appears under its name only when it is complete.
+    """
+    from sen2pro.files.encoding import encode_into
     from sen2pro.files.gaussians import GaussianWriter
 
-    parquet = Path(output).suffix.lower() == ".parquet"
+    parquet = output.lower().endswith(".parquet")
     if id_column and not parquet:
         raise Sen2ProError("ids are kept in Parquet files only; name the output .parquet")
     source = Source(input, column, id_column, skip_blank=skip_blank, longest_line=longest_line)
-    total = source.count()
-    with GaussianWriter(output, overwrite=overwrite) as writer, notes() as gathered:
-        model = load(**settings)
-        need_head(model)
-        with progress(total, None, unit="sentences") as advance:
-            done = encode_into(
-                writer, model, source, ids=bool(id_column), texts=text and parquet, batch_size=batch_size,
-                advance=advance,
-            )  # fmt: skip
-    sentences = done.sentences
-    Console().print(
-        f"{sentences} sentence{'s' * (sentences != 1)} -> {output} ({model.dim} dimensions)",
-        markup=False,
-        highlight=False,
-        soft_wrap=True,
-    )
-    report([*together(gathered, sentences), *far_notes(done.far, sentences)], model.signature())
+    number = source.count()
+    with GaussianWriter(output, overwrite=overwrite) as writer, options.notes() as gathered:
+        model = options.load(**settings)
+        options.need_head(model)
+        kept = {"ids": bool(id_column), "texts": text and parquet}
+        with progress(number, None, unit="sentences") as advance:
+            total, far = encode_into(writer, model, source, **kept, batch_size=batch_size, advance=advance)
+    Console().say(f"{total} sentence{'s' * (total != 1)} -> {output} ({model.dim} dimensions)")
+    options.report(options.together(gathered, total), model.signature(), far=far, total=total)

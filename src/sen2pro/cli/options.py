@@ -1,4 +1,4 @@
-"""Options that several commands share, each written once."""
+"""What several commands share: options, the model, the check of an output, and the notes below a result."""
 
 from __future__ import annotations
 
@@ -10,11 +10,14 @@ from contextlib import contextmanager
 from dataclasses import fields
 from functools import wraps
 from inspect import Parameter, Signature, signature
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sen2pro.errors import Sen2ProError, Sen2ProWarning, TruncationWarning
+from sen2pro.cli.terminal import Console, in_flags
+from sen2pro.errors import Sen2ProError, Sen2ProWarning, TruncationWarning, one_of
+from sen2pro.files.text import check_path
 from sen2pro.settings import Settings
 
 if TYPE_CHECKING:
@@ -22,13 +25,19 @@ if TYPE_CHECKING:
 
 _FIELDS = {each.name: each for each in fields(Settings)}
 NAMES = tuple(name for name, each in _FIELDS.items() if each.metadata["help"])
+COLUMN = "Column with the sentences. (default: text, sentence or the only one)"
+Column = Annotated[str | None, typer.Option("--column", "-c", help=COLUMN)]
+LongestLine = Annotated[int, typer.Option(help="Most bytes that a line, or a field of a table, may have.", min=1)]
+SkipBlank = Annotated[bool, typer.Option("--skip-blank", help="Pass over blank sentences.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the output if it exists.")]
+DataFolder = Annotated[str | None, typer.Option("--data", help="Folder of evaluation data. (default: SEN2PRO_DATA)")]
 
 
-def option(name: str) -> Any:
-    """Return the annotation of a setting as an option of the command line."""
-    about = _FIELDS[name].metadata
-    kind = about["kind"] if _FIELDS[name].default is not None else about["kind"] | None
-    return Annotated[kind, typer.Option(*about["flags"], help=about["help"])]
+def _option(name: str) -> Parameter:
+    default, about = _FIELDS[name].default, _FIELDS[name].metadata
+    kind = about["kind"] if default is not None else about["kind"] | None
+    option = typer.Option(*about["flags"], help=about["help"])
+    return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, option])
 
 
 def with_settings(*only: str, without: Sequence[str] = ()) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -44,34 +53,12 @@ def with_settings(*only: str, without: Sequence[str] = ()) -> Callable[[Callable
             command(**given, settings=settings)
 
         own = [each for each in signature(command, eval_str=True).parameters.values() if each.name != "settings"]
-        added = [Parameter(name, Parameter.KEYWORD_ONLY, default=_FIELDS[name].default, annotation=option(name))
-                 for name in names]  # fmt: skip
-        parameters = [each.replace(kind=Parameter.KEYWORD_ONLY) for each in own] + added
+        parameters = [*(each.replace(kind=Parameter.KEYWORD_ONLY) for each in own), *map(_option, names)]
         run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
         run.__annotations__ = {each.name: each.annotation for each in parameters}
         return run
 
     return decorate
-
-
-Model, Samples, HeadFolder = option("model"), option("samples"), option("head")
-Dropout, Device, Seed = option("dropout"), option("device"), option("seed")
-TrustRemoteCode, AllowPickle = option("trust_remote_code"), option("allow_pickle")
-Column = Annotated[
-    str | None,
-    typer.Option("--column", "-c", help="Column with the sentences. (default: text, sentence or the only one)"),
-]
-LongestLine = Annotated[
-    int,
-    typer.Option("--longest-line", help="Most bytes that a line, or a field of a table, may have.", min=1),
-]
-
-
-def load(**settings: Any) -> Sen2Pro:
-    """Load a model."""
-    from sen2pro.model import Sen2Pro
-
-    return Sen2Pro(**settings)
 
 
 def parse_samples(text: str | None) -> int | tuple[int, int] | None:
@@ -84,11 +71,38 @@ def parse_samples(text: str | None) -> int | tuple[int, int] | None:
         return None
     parts = [part.strip() for part in text.split("+")]
     if len(parts) > 2 or not all(re.fullmatch("[0-9]{1,9}", part) for part in parts):
-        raise typer.BadParameter(
-            f"{reprlib.repr(text)} is neither a number (of at most 9 digits) nor two joined by +",
-            param_hint="--samples",
-        )
+        message = f"{reprlib.repr(text)} is neither a number (of at most 9 digits) nor two joined by +"
+        raise typer.BadParameter(message, param_hint="--samples")
     return int(parts[0]) if len(parts) == 1 else (int(parts[0]), int(parts[1]))
+
+
+def load(**settings: Any) -> Sen2Pro:
+    """Load a model."""
+    from sen2pro.model import Sen2Pro
+
+    return Sen2Pro(**settings)
+
+
+def need_head(model: Sen2Pro) -> None:
+    """Refuse to shrink without a head: the prior would come from whatever sentences are in memory together."""
+    if model.depends_on_batch:
+        remedy = "fit one with sen2pro distill and pass it with --head"
+        raise Sen2ProError(f"there is no head for {model.encoder.name} with these settings to shrink towards; {remedy}")
+
+
+def check_output(output: str, suffixes: Sequence[str], inputs: Sequence[str] = (), *, overwrite: bool = True) -> Path:
+    """Return the path of a file to be written; what is wrong with it is said before the work."""
+    path = check_path(output)
+    one_of("file suffix", path.suffix.lower(), suffixes)
+    if path.is_dir():
+        raise Sen2ProError(f"{path} is a folder; give a file name")
+    if not path.parent.is_dir():
+        raise Sen2ProError(f"there is no folder {path.parent}")
+    if path.exists() and any(Path(name).exists() and path.samefile(name) for name in inputs):
+        raise Sen2ProError(f"{path} is a file to be read; give another name for the output")
+    if path.exists() and not overwrite:
+        raise Sen2ProError(f"{path} exists; pass --overwrite to replace it")
+    return path
 
 
 @contextmanager
@@ -97,10 +111,8 @@ def notes() -> Iterator[list[Sen2ProWarning]]:
     gathered: list[Sen2ProWarning] = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", Sen2ProWarning)
-        try:
-            yield gathered
-        finally:
-            gathered.extend(w.message for w in caught if isinstance(w.message, Sen2ProWarning))
+        yield gathered
+    gathered += [each.message for each in caught if isinstance(each.message, Sen2ProWarning)]
 
 
 def together(gathered: list[Sen2ProWarning], total: int) -> list[Sen2ProWarning]:
@@ -110,29 +122,14 @@ def together(gathered: list[Sen2ProWarning], total: int) -> list[Sen2ProWarning]
     return [*others, *(TruncationWarning(sum(note.count for note in cut), total, one.limit) for one in cut[:1])]
 
 
-def need_head(model: Sen2Pro) -> None:
-    """Refuse to shrink without a head: the prior would come from whatever sentences are in memory together."""
-    if model.depends_on_batch:
-        raise Sen2ProError(
-            f"there is no head for {model.encoder.name} with these settings to shrink towards; fit one with sen2pro "
-            "distill and pass it with --head"
+def report(gathered: list[Sen2ProWarning], signature: object, *, far: int = 0, total: int = 0) -> None:
+    """Print each warning once, one for sentences far from all that the head knows, and the signature."""
+    console, texts = Console(), [*map(str, gathered)]
+    if far:
+        texts.append(
+            f"{far} of {total} sentences are far from all that the head was fitted on (coverage below 0.01); sample "
+            "them (--method sampling), or fit a head on text like this (sen2pro distill)"
         )
-
-
-def far_notes(count: int, total: int) -> list[Sen2ProWarning]:
-    """Warn that the head does not know text like this."""
-    text = (
-        f"{count} of {total} sentences are far from all that the head was fitted on (coverage below 0.01); sample them "
-        "(--method sampling), or fit a head on text like this (sen2pro distill)"
-    )
-    return [Sen2ProWarning(text)] if count else []
-
-
-def report(gathered: list[Sen2ProWarning], signature: object) -> None:
-    """Print each warning once, and the signature, below a result."""
-    from sen2pro.cli.terminal import Console, in_flags
-
-    console = Console()
-    for text in dict.fromkeys(map(str, gathered)):
+    for text in dict.fromkeys(texts):
         console.print(f"note: {in_flags(text)}", style="yellow", markup=False, highlight=False)
-    console.print(f"signature: {signature}", style="dim", markup=False, highlight=False, soft_wrap=True)
+    console.say(f"signature: {signature}", style="dim")

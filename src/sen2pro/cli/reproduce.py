@@ -1,56 +1,63 @@
 """`sen2pro reproduce`: tables and figures of the paper, made anew."""
 
-from __future__ import annotations
+from typing import Annotated, Any, Literal
 
-from collections.abc import Sequence
-from typing import Any
+from typer import Argument, Option
 
-from sen2pro.cli.options import notes, parse_samples
+from sen2pro.cli import options
 from sen2pro.cli.terminal import Console
 from sen2pro.errors import Sen2ProError
-from sen2pro.metrics.report import PAGE, print_result, write
-from sen2pro.paper.catalogue import reading_from
-from sen2pro.paper.lab import FULL, Lab, Shots
-from sen2pro.paper.store import Store
-from sen2pro.paper.tables import check_packages, chosen, reproduce
-from sen2pro.settings import DEFAULT_SAMPLES
+from sen2pro.settings import DEFAULT_MODEL, DEFAULT_SAMPLES
 
 
-def run(
-    tables: Sequence[str],
-    *,
-    output: str,
-    cache: str | None,
-    data: str | None,
+@options.with_settings("samples", "head", "dropout", "device", "trust_remote_code", "allow_pickle")
+def reproduce(
     settings: dict[str, Any],
-    others: dict[str, Any],
+    tables: Annotated[list[str], Argument(help="T1 to T11, F1 to F4, Th1, Th2, or all.", metavar="TABLE...")],
+    model: Annotated[str, Option("--model", "-m", help="Hub id, folder, or an encoder of the paper.")] = DEFAULT_MODEL,
+    preset: Annotated[
+        str | None,
+        Option(help="Whose row of the paper the model is, where it is a folder: consert-base, simcse-base, ..."),
+    ] = None,
+    method: Annotated[str | None, Option(help="sampling, one-pass or shrinkage. (default: see above)")] = None,
+    seeds: Annotated[int, Option(help="Average over so many seeds.", min=1)] = 1,
+    limit: Annotated[int | None, Option(help="Take so many items of each set, for a quick look.", min=1)] = None,
+    shots: Annotated[
+        list[str] | None, Option(help="T1, T7: examples of each class, or full; may be repeated. (default: 10 and 200)")
+    ] = None,
+    finetune: Annotated[bool, Option("--finetune", help="T1: fine-tuning too, minutes for each draw.")] = False,
+    setfit: Annotated[bool, Option("--setfit", help="T1: SetFit too, up to an hour for each draw on a CPU.")] = False,
+    output: Annotated[str, Option("--output", "-o", help="Folder for JSON, pictures, report.md.")] = "sen2pro_results",
+    cache: Annotated[
+        str | None, Option(help="Folder that keeps what was encoded. (default: SEN2PRO_CACHE, or the user's cache)")
+    ] = None,
+    data: options.DataFolder = None,
 ) -> None:
-    """Make each table, print it, and write it to a folder with a page of all that is there."""
-    settings["classification_method"] = settings["method"]
-    settings["method"] = settings["method"] or "sampling"
-    names = chosen(tables, settings["method"])
-    settings["samples"] = parse_samples(settings["samples"]) or DEFAULT_SAMPLES
-    settings["shots"] = tuple(map(_shots, settings["shots"]))
-    lab = Lab(**settings, store=Store(cache), settings={k: v for k, v in others.items() if v is not None})
-    check_packages(names)
-    with reading_from(data):
-        left_out = _make(names, lab, output)
-    console = _console()
-    for text in left_out:
-        console.print(f"left out {text}", style="yellow", markup=False, highlight=False)
-    if len(left_out) == len(names):
-        raise Sen2ProError("none of these tables could be made")
-    console.print(f"written to {output}; the page is {output}/{PAGE}", markup=False, highlight=False)
+    """Make tables and figures of the paper anew, with its numbers beside ours.
 
+    Encoded sentences are cached, so tables share them and a stopped run continues. The data is read from --data or
+    SEN2PRO_DATA; see sen2pro data list. The encoders of the paper are bert-base, bert-large, bert-whitening,
+    bert-large-whitening, sbert-nli, simcse-base and simcse-large. By default the method is sampling, the
+    paper's; T1 and T7 take one pass where the model has a head.
+    """
+    from sen2pro.metrics.report import PAGE, print_result, write
+    from sen2pro.paper import catalogue, lab, store
+    from sen2pro.paper import tables as paper
 
-def _make(names: Sequence[str], lab: Lab, output: str) -> list[str]:
-    """Make, print and write each table; return those that could not be made, with the reason."""
-    console, left_out = _console(), []
+    names = paper.chosen(tables, method or "sampling")
+    encoder = lab.Lab(
+        model=model, preset=preset, method=method or "sampling", classification_method=method, seeds=seeds, limit=limit,
+        samples=settings.pop("samples") or DEFAULT_SAMPLES, shots=tuple(map(_shots, shots or ["10", "200"])),
+        finetune=finetune, setfit=setfit, store=store.Store(cache),
+        settings={name: value for name, value in settings.items() if value is not None},
+    )  # fmt: skip
+    paper.check_packages(names)
+    console, left_out = Console(wide=140), []
     for name in names:
         console.print(f"{name} ...", style="dim", highlight=False)
         try:
-            with notes() as gathered:
-                result = reproduce(name, lab)
+            with catalogue.reading_from(data), options.notes() as gathered:
+                result = paper.reproduce(name, encoder)
         except Sen2ProError as error:
             if len(names) == 1:
                 raise
@@ -59,19 +66,17 @@ def _make(names: Sequence[str], lab: Lab, output: str) -> list[str]:
         result.notes += dict.fromkeys(map(str, gathered))
         print_result(result, console)
         write(result, output)
-    return left_out
+    for text in left_out:
+        console.print(f"left out {text}", style="yellow", markup=False, highlight=False)
+    if len(left_out) == len(names):
+        raise Sen2ProError("none of these tables could be made")
+    console.print(f"written to {output}; the page is {output}/{PAGE}", markup=False, highlight=False)
 
 
-def _shots(text: str) -> Shots:
-    if text.lower() == FULL:
-        return FULL
+def _shots(text: str) -> int | Literal["full"]:
+    if text.lower() == "full":
+        return "full"
     try:
         return int(text)
     except ValueError:
         raise Sen2ProError(f"--shots takes a number of examples of each class, or full, not {text!r}") from None
-
-
-def _console() -> Console:
-    """Return a console that is wide enough for a table where there is no terminal to say how wide it is."""
-    console = Console()
-    return console if console.is_terminal else Console(width=140)

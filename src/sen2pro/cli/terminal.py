@@ -1,13 +1,13 @@
 """What the command line shows, and how it ends: no control codes from files, and no half files after a signal."""
 
-from __future__ import annotations
-
 import re
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, NoReturn
+from dataclasses import dataclass
+from typing import Any
 
 import rich.console
 from rich.console import ConsoleOptions, ConsoleRenderable, RenderHook, RenderResult
@@ -17,16 +17,13 @@ from rich.segment import Segment
 _CONTROL = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
 # What turns the direction of the text that follows: it could make a line read as another one.
 _CONTROL |= {code: f"\\u{code:04x}" for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x200E, 0x200F)}
-_STOPPING = ("SIGTERM", "SIGHUP")
+_ARGUMENT = re.compile(r"\b([a-z][a-z_]+)=('[^']*'|\.\.\.|[\w.]+)")
+_COLUMNS = re.compile(r"unknown ((?:id_|label_)?column) in ")
 
 
 def printable(text: str) -> str:
     """Return a text that does nothing to a terminal but appear on it: control codes become letters."""
     return text.translate(_CONTROL).encode("utf-8", "backslashreplace").decode()
-
-
-_ARGUMENT = re.compile(r"\b([a-z][a-z_]+)=('[^']*'|\.\.\.|[\w.]+)")
-_COLUMNS = re.compile(r"unknown ((?:id_|label_)?column) in ")
 
 
 def in_flags(text: str) -> str:
@@ -44,28 +41,33 @@ def in_flags(text: str) -> str:
     return _ARGUMENT.sub(flag, text)
 
 
-class _Printable(RenderHook):
-    """Makes all that a console prints printable; the colours that it adds itself are not texts, and stay."""
+@dataclass
+class _Printable:
+    """Makes a thing that is printed printable; the colours that the console adds are not texts, and stay."""
 
-    def process_renderables(self, renderables: list[ConsoleRenderable]) -> list[ConsoleRenderable]:
-        return [_Clean(each) for each in renderables]
-
-
-class _Clean:
-    def __init__(self, inner: ConsoleRenderable) -> None:
-        self.inner = inner
+    inner: ConsoleRenderable
 
     def __rich_console__(self, console: rich.console.Console, options: ConsoleOptions) -> RenderResult:
         for segment in console.render(self.inner, options):
             yield segment if segment.control else Segment(printable(segment.text), segment.style)
 
 
-class Console(rich.console.Console):
-    """A console for texts of any origin: names of columns, ids and models come from files."""
+class Console(rich.console.Console, RenderHook):
+    """A console for texts of any origin, such as ids from files; `wide` is its width where there is no terminal."""
 
-    def __init__(self, **options: Any) -> None:
+    def __init__(self, *, wide: int | None = None, **options: Any) -> None:
         super().__init__(**options)
-        self.push_render_hook(_Printable())
+        self.push_render_hook(self)
+        if wide and not self.is_terminal:
+            self.width = wide
+
+    def process_renderables(self, renderables: list[ConsoleRenderable]) -> list[ConsoleRenderable]:
+        """Make all that is printed printable."""
+        return [_Printable(each) for each in renderables]
+
+    def say(self, text: str, style: str | None = None) -> None:
+        """Print a text as it is, without markup or line ends of the console's own."""
+        self.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
 
 
 @contextmanager
@@ -74,20 +76,14 @@ def stopping_cleanly() -> Iterator[None]:
 
     A signal that is ignored, as under nohup, stays ignored.
     """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
     before = {}
-    for name in _STOPPING:
-        number = getattr(signal, name, None)
-        if number is not None and signal.getsignal(number) is not signal.SIG_IGN:
-            before[number] = signal.signal(number, _stop)
+    if threading.current_thread() is threading.main_thread():
+        for name in ("SIGTERM", "SIGHUP"):
+            number = getattr(signal, name, None)
+            if number is not None and signal.getsignal(number) is not signal.SIG_IGN:
+                before[number] = signal.signal(number, lambda which, _: sys.exit(128 + which))
     try:
         yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def _stop(number: int, _: object) -> NoReturn:
-    raise SystemExit(128 + number)

@@ -51,6 +51,7 @@ class Source:
 
     _id_option = "id_column"
     _all_rows_matter = False  # or only how many there are
+    _blank = "the sentence is empty or blank (skip_blank=True passes over it)"
 
     def __init__(
         self, path: str, column: str | None = None, id_column: str | None = None, *, skip_blank: bool = False,
@@ -244,7 +245,7 @@ class Source:
         if not isinstance(text, str):
             raise self._wrong(place, f"the sentence is not a text but {shown(text)}")
         if is_blank(text) and not self.skip_blank:
-            raise self._wrong(place, "the sentence is empty or blank (skip_blank=True passes over it)")
+            raise self._wrong(place, self._blank)
         if "\0" in text:
             raise self._wrong(place, "a NUL byte: is this a text file?")
         if has_surrogates(text):
