@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from operator import attrgetter
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -31,6 +31,9 @@ from sen2pro.sampling.sampler import Sampler
 from sen2pro.settings import ADDED_LATER, DATA, DEFAULT_MODEL, JSON_CHECKS, Settings, arguments
 from sen2pro.signature import Signature
 from sen2pro.types import Array, Array64
+
+if TYPE_CHECKING:
+    from sen2pro.specificity import Explanation, Specificity
 
 _SETTINGS_FILE, _WHITENING_FILE = "sen2pro.json", "sen2pro_whitening.safetensors"
 _KEPT = ("pooling", "normalize", "dropout")  # what `Sen2Pro(folder)` takes from a saved model
@@ -456,6 +459,53 @@ class Sen2Pro:
         self._sampler.whitening = whitening = Whitening.fit(plain, dim)
         self._settings = self._settings.changed(whitening=whitening)
         return self
+
+    def specificity(
+        self,
+        sentences: str | Sequence[str],
+        *,
+        samples: int | None = None,
+        batch_size: int | None = None,
+        show_progress_bar: Show = None,
+        prompt_name: str | None = None,
+        prompt: str | None = None,
+    ) -> Specificity:
+        """Return how specific sentences are, in one pass: greater is more specific, less is vaguer.
+
+        Parameters
+        ----------
+        sentences
+            A list gives arrays (n,), a single string single numbers.
+        samples
+            Measure with so many inserted words for each sentence (12 is a good number) instead of one pass. A model
+            without a head needs this; its result has values that can be ranked, but no percentiles (NaN).
+        batch_size, show_progress_bar, prompt_name, prompt
+            As for `encode`.
+
+        Examples
+        --------
+        >>> model = Sen2Pro("all-MiniLM-L6-v2")
+        >>> s = model.specificity(["They did it again.", "The bank raised its interest rate to 5 percent."])
+        >>> bool(s.score[0] < 20 < 60 < s.score[1])  # percent of English sentences that are vaguer
+        True
+        """
+        from sen2pro.specificity.measure import specificity
+
+        return specificity(
+            self, sentences, samples=samples, batch_size=batch_size, show_progress_bar=show_progress_bar,
+            prompt_name=prompt_name, prompt=prompt,
+        )  # fmt: skip
+
+    def explain(self, sentence: str) -> Explanation:
+        """Return each word with how far the meaning moves without it: what carries the sentence, and what is filler.
+
+        >>> explanation = Sen2Pro("all-MiniLM-L6-v2").explain("Well, the guitar was sort of loud.")
+        >>> explanation.words[explanation.moves.argmax()]
+        'guitar'
+        """
+        from sen2pro.specificity.measure import explain
+
+        return explain(self, sentence)
 
     def similarity(self, a: Gaussian, b: Gaussian, *, metric: str = "sen2pro", alpha: float | str = "ratio") -> Array:
         """Return the similarity of every Gaussian in `a` with every one in `b`: (n, m), greater is closer.

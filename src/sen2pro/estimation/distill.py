@@ -17,8 +17,10 @@ from numpy.typing import NDArray
 from sen2pro import __version__
 from sen2pro.checks import MOST_SAMPLES, check_whole, share
 from sen2pro.errors import Sen2ProError, shown
-from sen2pro.estimation.head import SPACE, TRANSFORMS, Coverage, Head, Linear, basis
+from sen2pro.estimation.head import SPACE, TRANSFORMS, Coverage, Head, Linear
+from sen2pro.estimation.ridge import Layers, Ridge, Rows
 from sen2pro.estimation.shrinkage import Strength, dof_of_noise, log_bias
+from sen2pro.estimation.specificity import fit_specificity
 from sen2pro.gaussian import floored
 from sen2pro.progress import Show, progress
 from sen2pro.sampling.states import States
@@ -27,12 +29,8 @@ from sen2pro.types import Array, Array64
 if TYPE_CHECKING:
     from sen2pro.model import Sen2Pro
 
-Rows = NDArray[np.int64]  # which sentences
-Layers = tuple[int, ...] | None  # hidden states that are read; None: the length alone
 _Choice = tuple[Layers, str, Layers]  # what is read for the variance, the scale it is predicted on, what for the shift
 
-_PENALTIES = (0.0, *np.geomspace(1, 1e6, 13), np.inf)
-_KEPT = 0.97  # of the gain of all components, when the least useful ones are dropped
 _AXES = 64
 _AT_LEAST = 200  # sentences
 _FLOOR = 1e-4  # of a dimension's average variance: a smaller one is a lack of samples
@@ -83,7 +81,12 @@ def learn(model: Sen2Pro, texts: list[str], samples: int, held_out: float, batch
                 drawn[source][index, number] = vectors
             for name, array in drawn.items():
                 teachers[name].put(slice(start, start + len(part)), array)
-    return fit_for(model, texts, teachers, prompt, out, batch_size)
+    head = fit_for(model, texts, teachers, prompt, out, batch_size)
+    states = model.sampler.plain(
+        texts, prompt, layers=range(max(model.encoder.depth - 1, 0)), batch_size=batch_size, warn=False
+    )
+    moved = model.sampler.moved(texts, prompt, samples // 2, batch_size, show)
+    return replace(head, specificity=fit_specificity(model.signature(), texts, states, moved))
 
 
 def fit_for(
@@ -118,79 +121,13 @@ def fit_for(
     )
 
 
-class _Ridge:
-    """Ridge regression with unpenalised terms, decomposed once for any number of targets and penalties."""
-
-    def __init__(self, states: States, layers: Layers, rows: Rows | slice) -> None:
-        self.layers, self.terms = layers, basis(states.scalars())[rows]
-        terms, features = self.terms, states.features(layers)[rows]
-        size = np.sqrt((terms**2).mean(axis=0)) + 1e-12
-        u, s, v = np.linalg.svd(terms / size, full_matrices=False)
-        good = s > 1e-7 * s[0]  # functions of the length are much alike, or the same for some tokenizers
-        self._q = u[:, good]
-        self._solve = (v[good].T / s[good] @ self._q.T) / size[:, None]
-        self._cross = self._solve @ features
-        left = features - terms @ self._cross
-        scale = np.sqrt((left**2).mean(axis=0))
-        # A dimension that never varies holds nothing but rounding errors; it must not be blown up and read.
-        self._scale = np.where(scale > 1e-6 * np.median(scale), scale, np.inf) if scale.size else scale
-        left /= self._scale
-        tall = left.shape[0] >= left.shape[1]
-        values, vectors = np.linalg.eigh(left.T @ left if tall else left @ left.T)
-        good = values > 1e-9 * max(values[-1], 1e-30) if len(values) else np.zeros(0, bool)
-        self._s = np.sqrt(values[good])
-        self._u: Array64 = left @ vectors[:, good] / self._s if tall else vectors[:, good]
-        self._v: Array64 = vectors[:, good] if tall else left.T @ vectors[:, good] / self._s
-
-    def fit(self, targets: Array64, transform: str = "") -> tuple[Linear, Array64]:
-        """Return the map, and what it predicts for each row when fitted on all the others."""
-        coefficients = self._solve @ targets
-        left = targets - self.terms @ coefficients
-        _, _, directions = np.linalg.svd(left.T @ left)
-        components = left @ directions.T
-        inner = self._u.T @ components
-        terms_leverage, squares = (self._q**2).sum(axis=1), self._u**2
-
-        def errors(value: float, columns: Any = slice(None)) -> Array64 | None:
-            """Return the errors in some components with a penalty, each row left out; None if a row cannot be."""
-            shrink = self._s**2 / (self._s**2 + value)
-            leverage = terms_leverage + squares @ shrink
-            if leverage.max() > 0.999:
-                return None
-            fitted = self._u @ (shrink[:, None] * inner[:, columns])
-            return np.asarray((components[:, columns] - fitted) / (1 - leverage)[:, None])
-
-        out = components / (1 - terms_leverage)[:, None]  # the errors without any feature
-        best, penalty = np.full((2, components.shape[1]), np.inf)
-        for value in _PENALTIES:
-            residual = errors(value)
-            if residual is not None:
-                error = (residual**2).sum(axis=0)
-                better = error < best
-                best[better], penalty[better] = error[better], value
-        gain = (out**2).sum(axis=0) - best
-        order = np.argsort(-gain)
-        kept = order[: int(np.searchsorted(np.cumsum(gain[order]), _KEPT * gain.sum())) + 1]
-        kept = np.sort(kept[(gain[kept] > 0) & np.isfinite(penalty[kept])])
-        s, w = self._s[:, None], penalty[kept][None]
-        weights = self._v @ (s / (s**2 + w) * inner[:, kept]) / self._scale[:, None]
-        for value in np.unique(penalty[kept]):
-            columns = kept[penalty[kept] == value]
-            out[:, columns] = errors(value, columns)
-        terms = coefficients - self._cross @ weights @ directions[kept]
-        parts = {"terms": terms, "states": weights, "directions": directions[kept]}
-        arrays = {name: array.astype(np.float32) for name, array in parts.items()}
-        linear = Linear(self.layers if len(kept) else None, **arrays, transform=transform)
-        return linear, targets - out @ directions
-
-
 def _choose(
     states: States, lessons: Mapping[str, _Lesson], candidates: list[Layers], held: Rows, rest: Rows
 ) -> tuple[dict[str, _Choice], dict[str, dict[str, float]]]:
     """Fit every candidate on a part of the sentences, and take what is best on those held out; also say how good."""
     scalars = states.scalars()
     tried = states.rows(held), np.clip(scalars[held], scalars[rest].min(axis=0), scalars[rest].max(axis=0))
-    ridges = {layers: _Ridge(states, layers, rest) for layers in candidates}
+    ridges = {layers: Ridge(states, layers, rest) for layers in candidates}
     choices: dict[str, _Choice] = {}
     quality: dict[str, dict[str, float]] = {}
     for source, lesson in lessons.items():
@@ -212,12 +149,10 @@ def _choose(
     return choices, quality
 
 
-def _fit_all(
-    states: States, lessons: Mapping[str, _Lesson], choices: Mapping[str, _Choice]
-) -> dict[str, dict[str, Any]]:
+def _fit_all(states: States, lessons: Mapping[str, _Lesson], choices: Mapping[str, _Choice]) -> dict[str, Any]:
     """Fit what was chosen on all sentences: the parts of a head, by name and source."""
     used = {layers for variance, _, shift in choices.values() for layers in (variance, shift)}
-    ridges = {layers: _Ridge(states, layers, slice(None)) for layers in used}
+    ridges = {layers: Ridge(states, layers, slice(None)) for layers in used}
     parts: dict[str, dict[str, Any]] = {"shifts": {}, "variances": {}, "errors": {}, "live": {}, "strengths": {}}
     for source, lesson in lessons.items():
         layers, transform, nearest = choices[source]

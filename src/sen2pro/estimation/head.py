@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,10 +26,13 @@ from sen2pro.sampling.states import States
 from sen2pro.signature import Signature
 from sen2pro.types import Array, Array64
 
+if TYPE_CHECKING:
+    from sen2pro.estimation.specificity import SpecificityHead
+
 CONFIG, TENSORS = "sen2pro_head.json", "sen2pro_head.safetensors"
 # What a head knows of the model it was fitted for; another one must agree on all but the name.
 SPACE = ("model", "hash", "pooling", "geometry", "whitening", "dropout", "edits")
-_SHIPPED = Path(__file__).parents[1] / "heads"
+SHIPPED = Path(__file__).parents[1] / "heads"
 
 # Of a variance that float32 holds; only text unlike any of the corpus comes near, and `coverage` says so.
 _LARGEST_LOG = 80.0
@@ -156,6 +159,7 @@ class Head:
     live: dict[str, NDArray[np.bool_]]  # dimensions that vary at all, (k,)
     strengths: dict[str, Strength]
     coverage: Coverage
+    specificity: SpecificityHead | None = None
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -242,6 +246,8 @@ class Head:
         with replacing(folder / TENSORS) as temporary:
             save_file({name: np.ascontiguousarray(array) for name, array in self._tensors().items()}, temporary)
         documents.write(folder / CONFIG, config)
+        if self.specificity is not None:
+            self.specificity.save(folder)
 
     @classmethod
     def load(cls, folder: str | Path) -> Head:
@@ -250,6 +256,8 @@ class Head:
         for name in (CONFIG, TENSORS):
             if not (folder / name).is_file():
                 raise Sen2ProError(f"there is no head in {folder}: {name} is missing")
+        from sen2pro.estimation import specificity
+
         config = documents.read(folder / CONFIG, _check_config)
         numbers = tensors.read(folder / TENSORS, _expected(config))
         _check_shapes(numbers, config, folder / TENSORS)
@@ -269,6 +277,7 @@ class Head:
             live={source: numbers[f"{source}.live"] for source in sources},
             strengths={source: Strength(**config["strengths"][source]) for source in sources},
             coverage=Coverage(layers=read, rest=config["rest"], **bounds),
+            specificity=specificity.SpecificityHead.load(folder) if (folder / specificity.CONFIG).is_file() else None,
         )
         if head.hash != config["hash"]:
             raise Sen2ProError(f"the head in {folder} is damaged: its numbers do not have the hash that {CONFIG} says")
@@ -367,7 +376,7 @@ def misfits(space: Mapping[str, str], signature: Signature) -> list[str]:
 
 def shipped(signature: Signature) -> Head | None:
     """Return the head that comes with the package for this model and geometry, if there is one."""
-    for path in sorted(_SHIPPED.glob(f"*/{CONFIG}")):
+    for path in sorted(SHIPPED.glob(f"*/{CONFIG}")):
         if not misfits(documents.load(path)["space"], signature):
             return Head.load(path.parent)
     return None

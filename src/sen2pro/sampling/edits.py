@@ -6,7 +6,7 @@ A text without spaces (Chinese, Japanese, Thai, ...) is one word to these edits,
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from sen2pro.encoder.keys import key
 
@@ -25,14 +25,7 @@ def edit(sentence: str, vocabulary: Sequence[str], seed: int, sample: int) -> st
     'quick the brown fox'
     """
     words = sentence.split()
-    number = key("edit", seed, " ".join(words), sample)
-
-    def draw(n: int) -> int:
-        """Draw from range(n): spend a 128-bit number like the digits of a mixed radix."""
-        nonlocal number
-        number, digit = divmod(number, n)
-        return digit
-
+    draw = _drawer(key("edit", seed, " ".join(words), sample))
     operation = OPERATIONS[draw(4)] if len(words) > 1 else OPERATIONS[2 + draw(2)]
     at = draw(len(words) + (operation == "insert"))
     if operation == "drop":
@@ -45,6 +38,29 @@ def edit(sentence: str, vocabulary: Sequence[str], seed: int, sample: int) -> st
     else:
         words.insert(at, vocabulary[draw(len(vocabulary))])
     return " ".join(words)
+
+
+def insert_word(sentence: str, vocabulary: Sequence[str], seed: int, sample: int) -> str:
+    """Return copy number `sample` of a sentence with one word of the vocabulary inserted somewhere.
+
+    >>> insert_word("the quick brown fox", ["word"], seed=0, sample=0)
+    'the quick brown word fox'
+    """
+    words = sentence.split()
+    draw = _drawer(key("insert", seed, " ".join(words), sample))
+    words.insert(draw(len(words) + 1), vocabulary[draw(len(vocabulary))])
+    return " ".join(words)
+
+
+def _drawer(number: int) -> Callable[[int], int]:
+    """Return a function that draws from range(n): it spends a 128-bit number like the digits of a mixed radix."""
+
+    def draw(n: int) -> int:
+        nonlocal number
+        number, digit = divmod(number, n)
+        return digit
+
+    return draw
 
 
 def is_unspaced(sentence: str) -> bool:

