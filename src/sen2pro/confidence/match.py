@@ -126,7 +126,7 @@ class MatchConfidence(BaseEstimator):  # type: ignore[misc]  # scikit-learn has 
         """
         check_is_fitted(self)
         single = isinstance(a, str) and isinstance(b, str)
-        left, right = self._encoded(self.model_, [a] if single else a, [b] if single else b)  # type: ignore[list-item]
+        left, right = self._encoded(self.model_, [a] if single else a, [b] if single else b)
         found = self._at_level(self.chosen_.fitted.logits(features(left, right)))
         return float(found[0]) if single else found
 

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.special import expit
 
 from sen2pro.confidence.candidates import losses
-from sen2pro.metrics.probabilities import calibration_error
+from sen2pro.metrics.probabilities import calibration_error, interval
 from sen2pro.metrics.statistics import mean_statistic, paired_bootstrap
 from sen2pro.types import Array64
 
@@ -95,22 +95,18 @@ def plot(logits: Array64, labels: Array64, path: str | Path) -> None:
 
     figure, (axes, counts) = panels(2, 5, 4)
     said = expit(logits)
-    edges = np.linspace(0, 1, 11)
-    place = np.clip(np.digitize(said, edges) - 1, 0, 9)
-    seen = [b for b in range(10) if (place == b).any()]
+    edges = np.linspace(0, 1, 11).tolist()
+    bins = [mask for low in edges[:-1] if (mask := (said >= low) & (said < low + 0.1)).any()]
+    mean = [float(said[mask].mean()) for mask in bins]
+    share = [float(labels[mask].mean()) for mask in bins]
+    ends = np.array([interval(y, int(mask.sum())) for y, mask in zip(share, bins, strict=True)]).T
     axes.plot([0, 1], [0, 1], color=GREY, linestyle="--", label="as it should be")
-    points = [(said[place == b].mean(), labels[place == b].mean()) for b in seen]
-    errors = [
-        1.96 * np.sqrt(max(y * (1 - y), 0.01) / (place == b).sum()) for b, (_, y) in zip(seen, points, strict=True)
-    ]
-    axes.errorbar(*zip(*points, strict=True), yerr=errors, color=BLUE, marker="o", label="out of fold, 95 %")
-    axes.set_xlabel("probability of a match that was said")
+    axes.errorbar(mean, share, yerr=np.abs(ends - share), color=BLUE, marker="o", label="out of fold, 95 %")
     axes.set_ylabel("share of pairs that are a match")
-    axes.legend(frameon=False)
-    counts.hist(
-        [said[labels == 0], said[labels == 1]], bins=edges, stacked=True, color=[GREY, BLUE], label=["no", "match"]
-    )
-    counts.set_xlabel("probability of a match that was said")
+    kinds = [said[labels == 0], said[labels == 1]]
+    counts.hist(kinds, bins=edges, stacked=True, color=[GREY, BLUE], label=["no", "match"])
     counts.set_ylabel("pairs")
-    counts.legend(frameon=False)
+    for each in (axes, counts):
+        each.set_xlabel("probability of a match that was said")
+        each.legend(frameon=False)
     figure.savefig(path, dpi=130)
