@@ -3,8 +3,8 @@
     SEN2PRO_DATA=FOLDER python benchmarks/promises.py
 
 Of all pairs of a set, 1,000 are drawn: half of them fit the probability, the other half, which chose nothing, tests
-thresholds (`sen2pro.confidence.guarantee`). A rule is broken if it fails on all other pairs together. These are a sample
-too, so that a rule which just keeps its promise is seen to break it half of the time.
+thresholds (`sen2pro.confidence.guarantee`). A rule is broken if it fails on all other pairs together. These are a
+sample too, so that a rule which just keeps its promise is seen to break it half of the time.
 """
 
 from __future__ import annotations
