@@ -12,6 +12,8 @@ from sen2pro.confidence.candidates import STRENGTHS, WITH, WITHOUT, Fitted, fit,
 from sen2pro.types import Array64
 
 _FOLDS = 5
+_FEW = 200  # pairs: from less, curves of many steps are noise, and the pull to the shipped slope is at least so strong
+_CURVES = ("beta", "isotonic")
 Masks = list[NDArray[np.bool_]]
 
 
@@ -39,14 +41,17 @@ def choose(
     """Choose by log-loss: the simplest candidate that is within one standard error of the best.
 
     The standard error is that of the difference of the two, pair by pair. Of each candidate the strength of the pull
-    to the shipped slope is chosen first.
+    to the shipped slope is chosen first; from few pairs it is not left to chance, and only straight lines are tried.
     """
     masks = folds(labels, groups, seed)
+    n = len(labels)
+    names = [name for name in names if n >= _FEW or name not in _CURVES or len(names) == 1]
+    strengths = [strength for strength in STRENGTHS if not slope or strength >= _FEW / n]
     found: dict[str, tuple[float, Array64]] = {}
     for name in names:
         tried = {
             strength: out_of_fold(name, features, labels, masks, strength, slope)
-            for strength in (STRENGTHS if name != "isotonic" else STRENGTHS[:1])
+            for strength in (strengths if name != "isotonic" else strengths[:1])
         }
         strength = min(tried, key=lambda each: float(losses(tried[each], labels).mean()))
         found[name] = strength, tried[strength]

@@ -1,8 +1,9 @@
 """Thresholds that keep their promise: "precision at least 0.95, with a certainty of 95 %", or an honest no.
 
 The promise is about new examples from the same source, and the certainty is over the draw of the labelled ones: of a
-hundred sets of labels, at most five give a rule that breaks it. That takes labels which had no part in choosing the
-scores. A threshold is found by testing:
+hundred sets of labels, at most five give a rule that breaks it. Where nearly all sets of labels give no rule, as with a
+target hardly in reach, a good part of the few rules can be lucky ones: ask for less, or give more labels. It takes
+labels that had no part in choosing the scores. A threshold is found by testing:
 
 - *Precision* can go up and down with the threshold. So thresholds are tested one after the other (fixed-sequence
   testing) with exact binomial bounds (Clopper and Pearson), in an order that other labels have fixed before. The
