@@ -46,12 +46,12 @@ def choose(
     masks = folds(labels, groups, seed)
     n = len(labels)
     names = [name for name in names if n >= _FEW or name not in _CURVES or len(names) == 1]
-    strengths = [strength for strength in STRENGTHS if not slope or strength >= _FEW / n]
+    drawn = [strength for strength in STRENGTHS if not slope or strength >= _FEW / n]
     found: dict[str, tuple[float, Array64]] = {}
     for name in names:
         tried = {
             strength: out_of_fold(name, features, labels, masks, strength, slope)
-            for strength in (strengths if name != "isotonic" else strengths[:1])
+            for strength in ({"isotonic": STRENGTHS[:1], "beta": STRENGTHS}.get(name, drawn))
         }
         strength = min(tried, key=lambda each: float(losses(tried[each], labels).mean()))
         found[name] = strength, tried[strength]
