@@ -1,0 +1,79 @@
+"""Two sentences compared, as an answer that a person can read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from sen2pro.checks import check_sentences
+from sen2pro.confidence.default import HIGHEST, shipped
+from sen2pro.errors import Sen2ProError
+from sen2pro.model import Sen2Pro
+
+_LIKELY, _UNLIKELY = 0.7, 0.3
+_INDISTINCT = 1 - 1e-6  # a cosine of sentences that the network reads as one and the same
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """How two sentences compare.
+
+    `probability` is that of the same meaning: people would give them at least 4 of 5. `similarity` is the grade to be
+    expected, from 0 to 5, and `low` to `high` its 90 % interval. `vaguer` is the sentence that says less, or None if
+    the difference is no larger than between two sentences that mean the same. `coverage` is how well the head knows
+    such text (see `Gaussian.coverage`), the lower of both.
+    """
+
+    probability: float
+    similarity: float
+    low: float
+    high: float
+    vaguer: Literal["first", "second"] | None
+    coverage: float
+
+    @property
+    def word(self) -> str:
+        """`likely` from 70 % on, `unlikely` up to 30 %, else `unsure`."""
+        return "likely" if self.probability >= _LIKELY else "unlikely" if self.probability <= _UNLIKELY else "unsure"
+
+    def __str__(self) -> str:
+        vaguer = (
+            f" The {self.vaguer} sentence is the vaguer one." if self.vaguer else " Both are about equally specific."
+        )
+        return (
+            f"{100 * self.probability:.0f} % likely the same meaning ({self.word}). Similarity {self.similarity:.1f} "
+            f"of {HIGHEST:.0f}, probably between {self.low:.1f} and {self.high:.1f}.{vaguer}"
+        )
+
+
+def compare(model: Sen2Pro, a: str, b: str) -> Comparison:
+    """Compare two sentences, with the numbers that ship for the default model; it takes one pass.
+
+    >>> print(compare(Sen2Pro(method="one-pass"), "A man is playing a guitar.", "Someone makes music."))
+    3 % likely the same meaning (unlikely). Similarity 1.9 of 5, probably between 0.6 and 3.3. The second sentence is
+    the vaguer one.
+    """
+    texts = check_sentences([a, b])
+    head, default = model.head or model.find_head(), shipped()
+    misfits = default.misfits(model.signature()) or ([] if head else ["no head for one pass"])
+    if head is None or misfits:
+        raise Sen2ProError(
+            f"a comparison in words comes with the default model only, and this one has {'; '.join(misfits)}. For "
+            "your own model, learn from labelled pairs: sen2pro.confidence.MatchConfidence().fit(model, first, second, "
+            "labels)"
+        )
+    states = model.sampler.plain(texts, model.encoder.prompt(None, None), layers=head.layers)
+    first, second = model.sampler.finish(states.vectors).astype(np.float64)
+    cosine = first @ second / (np.linalg.norm(first) * np.linalg.norm(second))
+    totals = np.log(head.predict(states, "data")[1].sum(axis=1))
+    coverage = float(head.coverage(states).min())
+    difference = float(totals[0] - totals[1])
+    vaguer: Literal["first", "second"] | None = None
+    if abs(difference) > default.equally_vague:
+        vaguer = "first" if difference > 0 else "second"
+    if cosine > _INDISTINCT:
+        return Comparison(1.0, HIGHEST, HIGHEST, HIGHEST, None, coverage)
+    middle, low, high = (float(end) for end in default.grade(cosine))
+    return Comparison(float(default.probability(cosine)), middle, low, high, vaguer, coverage)

@@ -1,0 +1,297 @@
+"""The probability that two sentences match, learned from labelled pairs."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from sen2pro.checks import check_seed, check_sentences, listed, share
+from sen2pro.confidence import report as reports
+from sen2pro.confidence import saving
+from sen2pro.confidence.candidates import level
+from sen2pro.confidence.choosing import better, choose_both, judged
+from sen2pro.confidence.default import shipped_slope
+from sen2pro.confidence.features import Encoded, encode, features
+from sen2pro.confidence.guarantee import Rule, promise
+from sen2pro.errors import Sen2ProError, Sen2ProWarning, shown
+from sen2pro.files.text import check_path
+from sen2pro.gaussian import Gaussian
+from sen2pro.model import Sen2Pro
+from sen2pro.signature import MATTERS, Signature
+from sen2pro.types import Array64
+
+FEWEST = 20  # labelled pairs
+_FEWEST_OF_A_KIND = 4  # so that each half has two
+_UNCOVERED = 0.01  # `Gaussian.coverage` below which a head does not know such text
+_OF_THE_FIT = (*MATTERS, "samples", "max_length", "prompt")  # what may not differ between fitting and using
+Sentences = str | Sequence[str] | Encoded
+
+
+class NothingPromised(Sen2ProWarning):
+    """No threshold can keep the promise; `labels_needed` would probably do (None: no number of them)."""
+
+    def __init__(self, reason: str, labels_needed: int | None) -> None:
+        self.labels_needed = labels_needed
+        super().__init__(reason)
+
+
+class MatchConfidence(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+    """Learn from labelled pairs how likely two sentences match, with their distributions as features.
+
+    Pairs are split in two at random, matches and others alike; a pair that stands there twice is on one side. One part
+    chooses and fits. The other, which chose nothing, is for `threshold`; with the first part out of fold it sets the
+    level of the probabilities too, which leaves the order of all pairs as it is.
+
+    Parameters
+    ----------
+    match_from
+        For graded labels: those of at least so much are a match. By default labels are 1 (a match) and 0.
+    held_out
+        Share of the pairs for `threshold`. With 0 all pairs fit, and nothing can be promised.
+    seed
+        Makes splits reproducible.
+
+    Examples
+    --------
+    >>> model = Sen2Pro("all-MiniLM-L6-v2", method="one-pass")
+    >>> same = [(f"A man plays {x}.", f"Someone is playing {x}.") for x in ("chess", "cards", "golf", "jazz", "tennis")]
+    >>> other = [(f"A man plays {x}.", "The market fell again.") for x in ("chess", "cards", "golf", "jazz", "tennis")]
+    >>> first, second = zip(*(same + other) * 2)
+    >>> import warnings; warnings.simplefilter("ignore")  # it says that every pair stands there twice
+    >>> confidence = MatchConfidence().fit(model, first, second, ([1] * 5 + [0] * 5) * 2)
+    >>> bool(confidence.probability("He plays the flute.", "Someone is playing the flute.") > 0.5)
+    True
+    """
+
+    def __init__(self, match_from: float | None = None, held_out: float = 0.5, seed: int = 0) -> None:
+        self.match_from = match_from
+        self.held_out = held_out
+        self.seed = seed
+
+    def fit(
+        self, model: Sen2Pro, first: Sequence[str] | Encoded, second: Sequence[str] | Encoded, labels: Sequence[Any]
+    ) -> MatchConfidence:
+        """Choose, fit and judge the probability of a match; returns itself.
+
+        Parameters
+        ----------
+        model
+            What encodes the sentences, in one pass for instance; it is kept, for `probability`.
+        first, second
+            The sentences of each pair, at least 20 pairs.
+        labels
+            1 for a match, else 0; or grades, where `match_from` says which are a match.
+        """
+        seed, held_share = check_seed(self.seed), share(self.held_out)
+        if held_share is None or held_share > 0.9:
+            raise Sen2ProError(f"held_out must be a share from 0 to 0.9, not {shown(self.held_out)}")
+        x, groups = self._pairs(model, first, second)
+        y = _checked_labels(labels, len(x), self.match_from)
+        self.model_, self.signature_ = model, model.signature()
+        self.repeated_ = int(len(groups) - len(np.unique(groups)))
+        if self.repeated_:
+            warnings.warn(
+                f"{self.repeated_} of {len(groups)} pairs stand there more than once; each is kept on one side of "
+                "every split, and counts once for a promise",
+                Sen2ProWarning,
+                stacklevel=2,
+            )
+        held = _held_out(y, groups, held_share, seed)
+        rest, slope = ~held, shipped_slope(model.signature())
+        self.chosen_ = better(*(both := choose_both(x[rest], y[rest], groups[rest], slope, seed)), y[rest])
+        fitted, logits = self.chosen_.fitted, self.chosen_.logits
+        tested = fitted.logits(x[held])
+        self.level_ = level(np.r_[logits, tested], np.r_[y[rest], y[held]])
+        once = np.unique(groups[held], return_index=True)[1]
+        self.planning_ = self._at_level(logits), y[rest]
+        self.testing_ = self._at_level(tested)[once], y[held][once]
+        without, with_ = judged(x, y, groups, slope, seed)
+        self.judged_ = (with_ if self.chosen_ is both[1] else without), y
+        self.report_ = reports.compared(without, with_, y, fitted.name, self.repeated_)
+        return self
+
+    def probability(self, a: Sentences, b: Sentences) -> Any:
+        """Return P(match) of each pair (n,), or of one pair a number.
+
+        Takes sentences, or what `sen2pro.confidence.encode` gives, so that a sentence of many pairs is encoded once. A
+        Gaussian alone has no plain vector and no length.
+        """
+        check_is_fitted(self)
+        single = isinstance(a, str) and isinstance(b, str)
+        left, right = self._encoded(self.model_, [a] if single else a, [b] if single else b)
+        found = self._at_level(self.chosen_.fitted.logits(features(left, right)))
+        return float(found[0]) if single else found
+
+    def threshold(
+        self,
+        *,
+        precision: float | None = None,
+        recall: float | None = None,
+        false_matches: float | None = None,
+        certainty: float = 0.95,
+    ) -> Rule | None:
+        """Return a threshold on `probability` that keeps one promise for new pairs from the same source.
+
+        Where nothing can be promised it returns None, and a `NothingPromised` warning says why and how many labels
+        would do. See `sen2pro.confidence.guarantee`.
+
+        Parameters
+        ----------
+        precision, recall, false_matches
+            The promise: the least precision or recall, or the most false matches in a thousand pairs.
+        certainty
+            One minus the chance that the labels mislead us.
+        """
+        check_is_fitted(self)
+        if not len(self.testing_[1]):
+            raise Sen2ProError("all labels were used for fitting (held_out=0), so none can test a promise")
+        found = promise(
+            *self.testing_,
+            precision=precision,
+            recall=recall,
+            false_matches=false_matches,
+            certainty=certainty,
+            planned_by=self.planning_,
+        )
+        if found.rule is None:
+            warnings.warn(NothingPromised(found.reason, found.labels_needed), stacklevel=2)
+        return found.rule
+
+    def report(self) -> reports.Report:
+        """Return how good the probabilities are, with the distribution and without; it prints as a table."""
+        check_is_fitted(self)
+        return self.report_
+
+    def plot(self, path: str | Path) -> None:
+        """Draw the reliability diagram into a file."""
+        check_is_fitted(self)
+        reports.plot(*self.judged_, check_path(path))
+
+    def save(self, folder: str | Path) -> None:
+        """Write all but the model to a folder that must be new or empty."""
+        check_is_fitted(self)
+        saving.save(self, check_path(folder))
+
+    @classmethod
+    def load(cls, folder: str | Path, model: Sen2Pro | None = None) -> MatchConfidence:
+        """Read what `save` wrote; `model` is the one it was fitted with, by default the package's own in one pass."""
+        found = saving.load(cls, check_path(folder))
+        model = Sen2Pro(method="one-pass") if model is None else model
+        _check_signature(found.signature_, model.signature())
+        found.model_ = model
+        return found
+
+    def _pairs(self, model: Sen2Pro, first: Any, second: Any) -> tuple[Array64, NDArray[np.int64]]:
+        """Return the features of the pairs (n, f), and the number of each pair (n,): the same for equal ones."""
+        left, right = self._encoded(model, first, second)
+        x = features(left, right)
+        if isinstance(first, Encoded) or isinstance(second, Encoded):
+            return x, np.unique(x, axis=0, return_inverse=True)[1].reshape(-1).astype(np.int64)
+        numbers: dict[tuple[str, ...], int] = {}
+        keys = [tuple(sorted(pair)) for pair in zip(first, second, strict=True)]
+        return x, np.array([numbers.setdefault(key, len(numbers)) for key in keys])
+
+    def _encoded(self, model: Sen2Pro, a: Any, b: Any) -> tuple[Encoded, Encoded]:
+        for side in (a, b):
+            if isinstance(side, Gaussian):
+                raise Sen2ProError(
+                    "a Gaussian has no plain vector and no length, which this probability needs; pass the sentences, "
+                    "or what sen2pro.confidence.encode(model, sentences) gives"
+                )
+        if isinstance(a, Encoded) and isinstance(b, Encoded):
+            found = a, b
+            for side in found:
+                if side.signature is not None:
+                    _check_signature(model.signature(), side.signature)
+        elif isinstance(a, Encoded) or isinstance(b, Encoded):
+            raise Sen2ProError("give two lists of sentences, or two that were encoded, not one of each")
+        else:
+            left, right = check_sentences(a), check_sentences(b)
+            texts = {text: number for number, text in enumerate(dict.fromkeys([*left, *right]))}
+            every = encode(model, list(texts))
+            _warn_of_uncovered(every)
+            found = every[[texts[text] for text in left]], every[[texts[text] for text in right]]
+        if len(found[0]) != len(found[1]) or not len(found[0]):
+            raise Sen2ProError(f"pairs take two lists of one length, not of {len(found[0])} and {len(found[1])}")
+        return found
+
+    def _at_level(self, logits: Array64) -> Array64:
+        shift, slope = self.level_
+        return np.asarray(expit(shift + slope * logits))
+
+
+def _checked_labels(labels: Any, n: int, match_from: float | None) -> Array64:
+    values = np.asarray(listed(labels, "a list of labels"))
+    if values.shape != (n,):
+        raise Sen2ProError(f"there are {n} pairs, but {len(values)} labels")
+    if n < FEWEST:
+        raise Sen2ProError(f"{n} labelled pairs are too few: it takes at least {FEWEST}, and 50 for a useful fit")
+    if values.dtype.kind not in "biuf" or not np.isfinite(values).all():
+        raise Sen2ProError(f"labels must be numbers: 1 for a match and 0 for none, not {shown(values[0].item())}")
+    if match_from is not None:
+        if share(match_from) is None and not (isinstance(match_from, (int, float)) and np.isfinite(match_from)):
+            raise Sen2ProError(f"match_from must be a number, not {shown(match_from)}")
+        y = (values >= match_from).astype(np.float64)
+    else:
+        kinds = np.unique(values)
+        if not np.isin(kinds, (0, 1)).all():
+            raise Sen2ProError(
+                f"labels must be 1 (a match) and 0, but there are {len(kinds)} kinds: {shown(kinds.tolist())}. "
+                "If they are grades, say which are a match: MatchConfidence(match_from=4)"
+            )
+        y = values.astype(np.float64)
+    matches = int(y.sum())
+    if matches in (0, n):
+        raise Sen2ProError(f"all {n} labels are of one kind ({'a match' if matches else 'no match'}); give both kinds")
+    if min(matches, n - matches) < _FEWEST_OF_A_KIND:
+        raise Sen2ProError(
+            f"there are {matches} matches and {n - matches} others; it takes at least {_FEWEST_OF_A_KIND} of each kind"
+        )
+    return y
+
+
+def _held_out(y: Array64, groups: NDArray[np.int64], part: float, seed: int) -> NDArray[np.bool_]:
+    """Tell which pairs are held out: so large a part of the matches, and of the others; equal pairs together."""
+    held = np.zeros(len(y), bool)
+    if not part:
+        return held
+    rng = np.random.default_rng(seed)
+    first_label = np.zeros(int(groups.max()) + 1)
+    first_label[groups[::-1]] = y[::-1]
+    for kind in (0, 1):
+        members = rng.permutation(np.unique(groups[first_label[groups] == kind]))
+        held |= np.isin(groups, members[: round(part * len(members))])
+    return held
+
+
+def _check_signature(fitted: Signature, given: Signature) -> None:
+    differing = [
+        f"{name} {getattr(fitted, name)!r} when it was fitted, but {getattr(given, name)!r} now"
+        for name in _OF_THE_FIT
+        if getattr(fitted, name) != getattr(given, name)
+    ]
+    if differing:
+        raise Sen2ProError(
+            f"this confidence was fitted with another model or other settings: {'; '.join(differing)}. Use the same "
+            "model, or fit again"
+        )
+
+
+def _warn_of_uncovered(encoded: Encoded) -> None:
+    coverage = encoded.joined.coverage
+    far = 0 if coverage is None else int((coverage < _UNCOVERED).sum())
+    if far:
+        warnings.warn(
+            f"{far} of {len(encoded)} sentences are far from what the head was fitted on, another language or length "
+            "for instance; their probabilities may be off",
+            Sen2ProWarning,
+            stacklevel=4,
+        )

@@ -1,0 +1,112 @@
+"""What a confidence is worth: the best without the distribution beside the best with it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from scipy.special import expit
+
+from sen2pro.confidence.candidates import losses
+from sen2pro.metrics.probabilities import calibration_error, interval
+from sen2pro.metrics.statistics import mean_statistic, paired_bootstrap
+from sen2pro.types import Array64
+
+
+@dataclass(frozen=True)
+class Line:
+    """The measures of one way: log-loss and calibration error (smaller is better), and the area under the ROC curve."""
+
+    log_loss: float
+    auroc: float
+    calibration_error: float
+
+
+@dataclass(frozen=True)
+class Report:
+    """How good the probabilities are, by nested cross-validation over all labelled pairs; prints as a table.
+
+    `gain` is how much smaller the log-loss is with the distribution, and `low` to `high` its 95 % interval (paired
+    bootstrap). `chosen` is the candidate in use, `repeated` the number of pairs that stand there more than once.
+    """
+
+    pairs: int
+    matches: int
+    repeated: int
+    chosen: str
+    without: Line
+    with_distribution: Line
+    gain: float
+    low: float
+    high: float
+    verdict: str
+
+    def __str__(self) -> str:
+        rows = {"without the distribution": self.without, "with the distribution": self.with_distribution}
+        lines = [f"{'':26}{'log-loss':>10}{'AUROC':>8}{'calibration error':>19}"]
+        lines += [
+            f"{name:26}{line.log_loss:10.4f}{line.auroc:8.3f}{line.calibration_error:19.3f}"
+            for name, line in rows.items()
+        ]
+        lines.append(f"gain in log-loss {self.gain:+.4f} [{self.low:+.4f}, {self.high:+.4f}]: {self.verdict}")
+        repeated = f"; {self.repeated} stand there more than once" if self.repeated else ""
+        lines.append(f"{self.pairs} pairs, {self.matches} of them a match{repeated}; in use: {self.chosen}")
+        return "\n".join(lines)
+
+
+def measured(logits: Array64, labels: Array64) -> Line:
+    """Return the measures of logits (n,)."""
+    from sklearn.metrics import roc_auc_score
+
+    return Line(
+        float(losses(logits, labels).mean()),
+        float(roc_auc_score(labels, logits)),
+        calibration_error(two_columns(expit(logits)), labels.astype(np.int64)),
+    )
+
+
+def two_columns(probabilities: Array64) -> Array64:
+    """Return the probabilities of no and yes (n, 2), as the measures of `metrics/probabilities.py` take them."""
+    return np.stack([1 - probabilities, probabilities], axis=1)
+
+
+def compared(without: Array64, with_: Array64, labels: Array64, chosen: str, repeated: int) -> Report:
+    """Compare the logits (n,) of two ways on the same labels."""
+    statistics = [mean_statistic(losses(logits, labels)) for logits in (with_, without)]
+    found = paired_bootstrap(statistics[:1], statistics[1], len(labels), smaller_is_better=True)
+    return Report(
+        pairs=len(labels),
+        matches=int(labels.sum()),
+        repeated=repeated,
+        chosen=chosen,
+        without=measured(without, labels),
+        with_distribution=measured(with_, labels),
+        gain=-found.gain,
+        low=-found.high,
+        high=-found.low,
+        verdict=found.verdict,
+    )
+
+
+def plot(logits: Array64, labels: Array64, path: str | Path) -> None:
+    """Draw how often a match came true against the probability that was said, and how often each was said."""
+    from sen2pro.pictures import BLUE, GREY, panels
+
+    figure, (axes, counts) = panels(2, 5, 4)
+    said = expit(logits)
+    edges = np.linspace(0, 1, 11).tolist()
+    bins = [mask for low in edges[:-1] if (mask := (said >= low) & (said < low + 0.1)).any()]
+    mean = [float(said[mask].mean()) for mask in bins]
+    share = [float(labels[mask].mean()) for mask in bins]
+    ends = np.array([interval(y, int(mask.sum())) for y, mask in zip(share, bins, strict=True)]).T
+    axes.plot([0, 1], [0, 1], color=GREY, linestyle="--", label="as it should be")
+    axes.errorbar(mean, share, yerr=np.abs(ends - share), color=BLUE, marker="o", label="out of fold, 95 %")
+    axes.set_ylabel("share of pairs that are a match")
+    kinds = [said[labels == 0], said[labels == 1]]
+    counts.hist(kinds, bins=edges, stacked=True, color=[GREY, BLUE], label=["no", "match"])
+    counts.set_ylabel("pairs")
+    for each in (axes, counts):
+        each.set_xlabel("probability of a match that was said")
+        each.legend(frameon=False)
+    figure.savefig(path, dpi=130)
