@@ -10,8 +10,8 @@
     python benchmarks/default_specificity.py sources
 
 The corpus has nine kinds of English text: definitions, example sentences and lemmas of WordNet, State of the Union
-addresses, aphorisms, a technical manual, reviews, chat, and mail. Half of each kind is drawn at random, and half so that
-all lengths from 1 to 60 words are there. It is read from these folders and never copied. No rating is used.
+addresses, aphorisms, a technical manual, reviews, chat, and mail. Half of each kind is drawn at random, half so
+that all lengths from 1 to 60 words are there. It is read from these folders and never copied. No rating is used.
 """
 
 from __future__ import annotations

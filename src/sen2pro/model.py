@@ -33,6 +33,7 @@ from sen2pro.signature import Signature
 from sen2pro.types import Array, Array64
 
 if TYPE_CHECKING:
+    from sen2pro.confidence.compare import Comparison
     from sen2pro.specificity import Explanation, Specificity
 
 _SETTINGS_FILE, _WHITENING_FILE = "sen2pro.json", "sen2pro_whitening.safetensors"
@@ -506,6 +507,19 @@ class Sen2Pro:
         from sen2pro.specificity.measure import explain
 
         return explain(self, sentence)
+
+    def compare(self, a: str, b: str) -> Comparison:
+        """Return how likely two sentences mean the same, how similar they are (0 to 5), and which is vaguer.
+
+        The numbers behind it come with the package for the default model. For another model, or for your own idea of a
+        match, fit `sen2pro.confidence.MatchConfidence` on labelled pairs.
+
+        >>> print(Sen2Pro().compare("A man is playing a guitar.", "A man plays the guitar."))
+        85 % likely the same meaning (likely). Similarity 4.4 of 5, probably between 3.1 and 5.0. ...
+        """
+        from sen2pro.confidence.compare import compare
+
+        return compare(self, a, b)
 
     def similarity(self, a: Gaussian, b: Gaussian, *, metric: str = "sen2pro", alpha: float | str = "ratio") -> Array:
         """Return the similarity of every Gaussian in `a` with every one in `b`: (n, m), greater is closer.

@@ -61,7 +61,7 @@ class SpecificityHead:
         """Return which percentage of the sentences of the same length is less specific."""
         length = np.log(words)
         centre, spread = (np.interp(length, self.knots, each) for each in (self.centre, self.spread))
-        return np.interp((value - centre) / spread, self.residuals, _PERCENT)
+        return np.asarray(np.interp((value - centre) / spread, self.residuals, _PERCENT))
 
     def misfits(self, signature: Signature) -> list[str]:
         """Name what a model must have in common with the one that this was fitted for, and has not."""

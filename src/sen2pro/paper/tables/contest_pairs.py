@@ -103,8 +103,10 @@ def found_sets() -> list[str]:
 def read_pairs(lab: Lab, name: str, part: str) -> Labelled:
     """Read the training or the test part of a set, and encode it."""
     graded = name == _GRADED
-    path = catalogue.need(f"sts/{name}_{part}.tsv") if graded else catalogue.locate(f"{_FOLDER}/{name}_{part}.tsv")
-    assert path is not None  # it was found by its name
+    file = f"{'sts' if graded else _FOLDER}/{name}_{part}.tsv"
+    path = catalogue.locate(file)
+    if path is None:
+        raise catalogue.missing(file)
     rows = list(table(path, "sentence1", "sentence2", "score" if graded else "label"))[: lab.limit]
     labels = np.array([row.number("score") >= _SAME if graded else row.whole("label", 1) for row in rows], np.float64)
     return _encoded(lab, rows, labels)
