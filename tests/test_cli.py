@@ -204,9 +204,10 @@ def _written(folder):
 
 
 def test_compare_shows_similarity_distances_and_where_the_doubt_comes_from():
-    result = run("compare", "A man is playing a guitar.", "Someone [bold] plays.")
+    result = run("compare", "A man is playing a guitar.", "Someone [bold] plays.", "--all")
     assert result.exit_code == 0, result.output
     for part in (
+        "likely the same meaning",
         "similarity",
         "wasserstein",
         "symmetric-kl",
@@ -217,6 +218,21 @@ def test_compare_shows_similarity_distances_and_where_the_doubt_comes_from():
     ):
         assert part in result.output
     assert run("compare", "A man.", " ").exit_code == 2
+
+
+def test_compare_answers_in_words_first():
+    result = run("compare", "A man is playing a guitar.", "Someone makes music.")
+    assert result.exit_code == 0, result.output
+    assert "% likely the same meaning" in result.output
+    assert "The second sentence is the vaguer one." in result.output
+    assert "wasserstein" not in result.output
+
+
+def test_compare_of_another_model_shows_the_distances_and_says_why(tiny_folder):
+    result = run("compare", "the dog runs", "a cat", "-m", tiny_folder, "--samples", 2)
+    assert result.exit_code == 0, result.output
+    assert "wasserstein" in result.output
+    assert "comes with the default model only" in " ".join(result.output.split())
 
 
 def test_demo_prints_a_table_and_draws_a_picture(tmp_path):

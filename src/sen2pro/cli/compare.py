@@ -2,10 +2,11 @@
 
 from typing import Annotated, Any
 
-from typer import Argument
+from typer import Argument, Option
 
 from sen2pro.cli import options
 from sen2pro.cli.terminal import Console
+from sen2pro.errors import HeadMissing, Sen2ProWarning
 
 _SPREAD = "not 0 for identical sentences: it counts their spread"
 _READING = {
@@ -18,8 +19,28 @@ def compare(
     settings: dict[str, Any],
     a: Annotated[str, Argument(help="A sentence.")],
     b: Annotated[str, Argument(help="Another sentence.")],
+    everything: Annotated[bool, Option("--all", help="Print every distance and every variance too.")] = False,
 ) -> None:
-    """Compare two sentences: how close they are, how uncertain each is, and where that comes from."""
+    """Say how likely two sentences mean the same, how similar they are, and which is the vaguer one."""
+    from sen2pro.files.encoding import FAR
+
+    with options.notes() as gathered:
+        model = options.load(**settings)
+        options.need_head(model)
+        try:
+            answer, missing = model.compare(a, b), None
+        except HeadMissing as error:  # no numbers ship for this model, so the distances are all there is
+            answer, missing = None, Sen2ProWarning(str(error))
+    if answer is not None:
+        Console().say(str(answer))
+    if answer is None or everything:
+        _measures(model, a, b, [*gathered, *([missing] if missing else [])])
+    else:
+        options.report(gathered, model.signature(), far=int(answer.coverage < FAR), total=2)
+
+
+def _measures(model: Any, a: str, b: str, gathered: list[Sen2ProWarning]) -> None:
+    """Print all distances of two sentences, and all variances."""
     import numpy as np
     from rich.table import Column, Table
     from rich.text import Text
@@ -27,9 +48,7 @@ def compare(
     from sen2pro.distances import METRICS, distance_pairwise
     from sen2pro.files.encoding import far_from_head
 
-    with options.notes() as gathered:
-        model = options.load(**settings)
-        options.need_head(model)
+    with options.notes() as more:
         parts = model.encode_sources([a, b])
         both = model.join(parts)
         plain = model.sen2vec([a, b]).astype(np.float64)
@@ -52,4 +71,4 @@ def compare(
         doubt.add_row(Text(sentence), *(f"{each.total_variance[i]:.4f}" for each in columns.values()))
 
     Console().print(closeness, doubt)
-    options.report(gathered, both.signature, far=far_from_head(both), total=2)
+    options.report([*gathered, *more], both.signature, far=far_from_head(both), total=2)

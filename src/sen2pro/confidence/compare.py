@@ -9,7 +9,7 @@ import numpy as np
 
 from sen2pro.checks import check_sentences
 from sen2pro.confidence.default import HIGHEST, shipped
-from sen2pro.errors import Sen2ProError
+from sen2pro.errors import HeadMissing
 from sen2pro.model import Sen2Pro
 
 _LIKELY, _UNLIKELY = 0.7, 0.3
@@ -59,7 +59,7 @@ def compare(model: Sen2Pro, a: str, b: str) -> Comparison:
     head, default = model.head or model.find_head(), shipped()
     misfits = default.misfits(model.signature()) or ([] if head else ["no head for one pass"])
     if head is None or misfits:
-        raise Sen2ProError(
+        raise HeadMissing(
             f"a comparison in words comes with the default model only, and this one has {'; '.join(misfits)}. For "
             "your own model, learn from labelled pairs: sen2pro.confidence.MatchConfidence().fit(model, first, second, "
             "labels)"

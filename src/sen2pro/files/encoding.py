@@ -10,7 +10,7 @@ from sen2pro.files.sentences import Source
 from sen2pro.gaussian import Gaussian
 
 CHUNK = 256  # sentences in memory at once
-_FAR = 0.01  # a coverage below which a prediction is not to be trusted
+FAR = 0.01  # a coverage below which a prediction is not to be trusted
 
 
 class Summary(NamedTuple):
@@ -22,7 +22,7 @@ class Summary(NamedTuple):
 
 def far_from_head(gaussian: Gaussian) -> int:
     """Return how many sentences are unlike all that the head was fitted on."""
-    return 0 if gaussian.coverage is None else int((gaussian.coverage < _FAR).sum())
+    return 0 if gaussian.coverage is None else int((gaussian.coverage < FAR).sum())
 
 
 def encode_into(

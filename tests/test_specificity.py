@@ -1,0 +1,233 @@
+"""How specific a sentence is: one pass, percentiles, the words that carry it, and ratings to learn from."""
+
+import copy
+import csv
+import json
+import pickle
+import shutil
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+from sklearn.base import clone
+from test_cli import run
+
+from sen2pro import Sen2Pro, Sen2ProError
+from sen2pro.errors import HeadMissing
+from sen2pro.estimation import specificity as heads
+from sen2pro.sampling.edits import insert_word
+from sen2pro.specificity.measure import find
+from sen2pro.specificity.regressor import SpecificityRegressor
+
+VAGUE = ["They have put that up again.", "It is what it is.", "Somebody did something there.", "That was so nice."]
+SPECIFIC = [
+    "The European Central Bank raised its deposit rate to 2.5 percent on Thursday.",
+    "Simmer 400 grams of tomatoes with two cloves of garlic for half an hour.",
+    "Mozart wrote his last three symphonies in Vienna in the summer of 1788.",
+    "The 7:40 train from Leeds to York was cancelled because of a broken signal.",
+]
+WORDS = "the dog runs in park cat sees ball man plays guitar with music red house big small today".split()
+
+
+@pytest.fixture(scope="module")
+def corpus():
+    rng = np.random.default_rng(0)
+    return sorted({" ".join(rng.choice(WORDS, rng.integers(1, 12))) for _ in range(400)})
+
+
+@pytest.fixture(scope="module")
+def distilled(shared_folder, corpus):
+    return Sen2Pro(str(shared_folder)).distill(corpus, samples=6, verbose=False)
+
+
+def test_vague_sentences_score_low_and_specific_ones_high(minilm):
+    result = minilm.specificity(VAGUE + SPECIFIC)
+    assert result.score[:4].max() < 25 < 60 < result.score[4:].min()
+    assert ((result.score >= 0) & (result.score <= 100) & (result.at_length >= 0) & (result.at_length <= 100)).all()
+
+
+def test_at_the_same_length_the_vague_sentence_is_still_the_lower_one(minilm):
+    pair = ["They have put that up again, as they always do.", "The bank raised its interest rate again this year."]
+    low, high = minilm.specificity(pair).at_length
+    assert low < 20 < 50 < high
+
+
+def test_a_single_sentence_gives_numbers_and_an_empty_list_empty_arrays(minilm):
+    one = minilm.specificity(VAGUE[0])
+    assert isinstance(one.score, float)
+    assert one.score == pytest.approx(minilm.specificity(VAGUE).score[0], abs=1e-3)
+    assert len(minilm.specificity([])) == 0
+
+
+def test_a_sentence_has_the_same_specificity_in_any_batch_and_order(minilm):
+    texts = VAGUE + SPECIFIC
+    values = minilm.specificity(texts).value
+    np.testing.assert_allclose(minilm.specificity(texts[::-1], batch_size=2).value[::-1], values, atol=1e-4)
+
+
+def test_sampling_says_the_same_as_one_pass(minilm):
+    texts = VAGUE + SPECIFIC
+    sampled, predicted = minilm.specificity(texts, samples=12).value, minilm.specificity(texts).value
+    assert np.corrcoef(sampled, predicted)[0, 1] > 0.9
+
+
+def test_sampled_values_do_not_depend_on_the_batch(tiny):
+    texts = ["the dog runs", "a cat sees the red ball in the park", "music"]
+    together = tiny.specificity(texts, samples=3).value
+    alone = [tiny.specificity(text, samples=3).value for text in texts]
+    np.testing.assert_allclose(together, alone, atol=1e-5)
+
+
+def test_without_a_head_sampling_gives_values_but_no_percentiles(tiny):
+    with pytest.raises(HeadMissing, match="fit one on a few thousand sentences with distill, or pass samples=12"):
+        tiny.specificity("the dog")
+    result = tiny.specificity(["the dog", "a cat runs"], samples=2)
+    assert np.isfinite(result.value).all()
+    assert np.isnan(result.score).all()
+
+
+@pytest.mark.parametrize("samples", [0, 1.5, "3"])
+def test_a_wrong_number_of_samples_is_named(tiny, samples):
+    with pytest.raises(Sen2ProError, match="samples must be a whole number"):
+        tiny.specificity("the dog", samples=samples)
+
+
+def test_the_value_is_the_mean_squared_move_of_inserted_words(tiny):
+    text = "the dog runs in the park"
+    copies = [insert_word(text, tiny.vocabulary, tiny.seed, sample) for sample in range(4)]
+    vectors = tiny.sen2vec([text, *copies]).astype(float)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    expected = ((vectors[1:] - vectors[0]) ** 2).sum(axis=1).mean()
+    assert tiny.specificity(text, samples=4).value == pytest.approx(-np.log(expected), rel=1e-4)
+    assert all(len(copy.split()) == 7 for copy in copies)
+
+
+def test_distill_fits_it_and_percentiles_are_those_of_the_corpus(distilled, corpus):
+    head = find(distilled)
+    assert head.corpus["size"] == len(corpus)
+    scores = distilled.specificity(corpus).score
+    assert np.median(scores) == pytest.approx(50, abs=8)
+    assert scores.min() < 5 < 95 < scores.max()
+
+
+def test_it_is_saved_loaded_copied_and_pickled_with_the_model(distilled, tmp_path):
+    before = distilled.specificity(["the dog runs"]).value
+    distilled.save(tmp_path / "model")
+    distilled.head.save(tmp_path / "head")
+    others = [
+        Sen2Pro.load(tmp_path / "model"),
+        Sen2Pro(str(tmp_path / "model")),  # as a plain encoder, sampling
+        Sen2Pro(distilled.settings.model, method="one-pass", head=tmp_path / "head"),
+        pickle.loads(pickle.dumps(distilled)),
+        copy.deepcopy(distilled),
+    ]
+    for other in others:
+        np.testing.assert_allclose(other.specificity(["the dog runs"]).value, before, atol=1e-5)
+
+
+@pytest.fixture
+def saved(distilled, tmp_path):
+    distilled.head.specificity.save(tmp_path / "s")
+    return tmp_path / "s"
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        ("quantiles", lambda array: array[::-1].copy(), "must rise"),
+        ("spread", lambda array: array * 0, "above 0"),
+        ("low", lambda array: array[:2].copy(), "must have shape"),
+        ("terms", lambda array: array * np.nan, "not finite"),
+        ("terms", lambda array: array + 1, "damaged"),
+        ("states", lambda array: array.astype(np.float64), "must be F32"),
+    ],
+)
+def test_a_changed_file_is_refused(saved, name, change, message):
+    arrays = load_file(saved / heads.TENSORS)
+    save_file({**arrays, name: change(arrays[name])}, saved / heads.TENSORS)
+    with pytest.raises(Sen2ProError, match=message):
+        heads.SpecificityHead.load(saved)
+
+
+def test_a_document_with_other_keys_is_refused(saved):
+    path = saved / heads.CONFIG
+    document = json.loads(path.read_text()) | {"trust_remote_code": True}
+    path.write_text(json.dumps(document))
+    with pytest.raises(Sen2ProError, match="not for a file to set"):
+        heads.SpecificityHead.load(saved)
+
+
+def test_a_head_of_another_model_is_refused(saved, tiny_folder):
+    for path in saved.iterdir():
+        shutil.copy(path, tiny_folder)
+    document = json.loads((tiny_folder / heads.CONFIG).read_text())
+    document["space"]["hash"] = "00000000"
+    document.pop("digest")
+    (tiny_folder / heads.CONFIG).write_text(json.dumps(document))
+    with pytest.raises(Sen2ProError, match="fitted for another model"):
+        Sen2Pro(str(tiny_folder)).specificity("the dog")
+
+
+def test_explain_finds_the_words_that_carry_a_sentence(minilm):
+    explanation = minilm.explain("Well, the guitar was sort of loud.")
+    assert explanation.words[explanation.moves.argmax()] == "guitar"
+    assert explanation.share.sum() == pytest.approx(1)
+    assert str(explanation).startswith("guitar ")
+    assert minilm.explain("Hello").share.tolist() == [1]
+    with pytest.raises(Sen2ProError, match="empty or blank"):
+        minilm.explain(" ")
+
+
+@pytest.fixture(scope="module")
+def rated():
+    ratings = [1.0, 1.5, 2.0, 1.2] * 4 + [5.0, 4.5, 4.8, 4.0] * 4
+    return [f"{text} {i}" for i in range(4) for text in VAGUE] + [
+        f"{t} {i}" for i in range(4) for t in SPECIFIC
+    ], ratings
+
+
+def test_the_regressor_learns_ratings(rated):
+    regressor = SpecificityRegressor().fit(*rated)
+    low, high = regressor.predict(["It is all right.", "Apple sold 60 million phones in the third quarter of 2019."])
+    assert low < 2.5 < 3.5 < high
+    assert regressor.score(*rated) > 0.8
+    again = pickle.loads(pickle.dumps(regressor))
+    np.testing.assert_allclose(again.predict(["It is all right."]), [low], atol=1e-6)
+    assert clone(regressor).get_params() == regressor.get_params()
+    assert len(regressor.predict([])) == 0
+
+
+@pytest.mark.parametrize(
+    ("rows", "ratings", "message"),
+    [
+        (slice(0, 5), [1.0] * 5, "at least 20"),
+        (slice(None), [1.0, 2.0], "give one for each"),
+        (slice(None), [float("nan")] * 32, "must be finite"),
+    ],
+)
+def test_the_regressor_names_what_is_wrong(rated, rows, ratings, message):
+    with pytest.raises(Sen2ProError, match=message):
+        SpecificityRegressor().fit(rated[0][rows], ratings)
+
+
+def test_the_command_writes_scores_filters_sorts_and_shows_both_ends(tmp_path):
+    source, target = tmp_path / "in.txt", tmp_path / "out.csv"
+    source.write_text("\n".join(VAGUE + SPECIFIC) + "\n")
+    result = run("specificity", source, target, "--sort")
+    assert result.exit_code == 0, result.output
+    rows = list(csv.DictReader(target.open()))
+    assert [row["text"] in VAGUE for row in rows] == [True] * 4 + [False] * 4
+    assert [float(row["value"]) for row in rows] == sorted(float(row["value"]) for row in rows)
+    assert VAGUE[1] in result.output or VAGUE[2] in result.output
+    assert run("specificity", source, target, "--below", 30).exit_code == 2  # it exists
+    result = run("specificity", source, tmp_path / "vague.jsonl", "--below", 30)
+    assert "4 of 8 sentences" in result.output
+    kept = [json.loads(line)["text"] for line in (tmp_path / "vague.jsonl").open()]
+    assert kept == VAGUE
+
+
+def test_the_command_names_what_is_wrong(tmp_path):
+    source = tmp_path / "in.txt"
+    source.write_text("A sentence.\n")
+    assert "unknown file suffix" in run("specificity", source, tmp_path / "out.xlsx").output
+    assert run("specificity", tmp_path / "none.txt", tmp_path / "out.csv").exit_code == 2
