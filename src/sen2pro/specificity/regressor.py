@@ -19,7 +19,7 @@ from sen2pro.specificity.measure import find
 from sen2pro.types import Array64
 
 _PENALTIES = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
-_WIDTHS = (0.25, 0.5, 1.0)
+_WIDTHS = (0.5, 1.0)
 _AT_LEAST = 20  # ratings
 _MOST = 6000  # sentences that the kernel is made of: its matrix has the square of that
 

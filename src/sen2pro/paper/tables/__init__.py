@@ -12,14 +12,22 @@ from importlib.util import find_spec
 from sen2pro.errors import Sen2ProError, one_of
 from sen2pro.metrics.report import Result
 from sen2pro.paper.lab import Lab
-from sen2pro.paper.tables import classification, contest_pairs, figures, generation, similarity, theorems
+from sen2pro.paper.tables import (
+    classification,
+    contest_pairs,
+    contest_specificity,
+    figures,
+    generation,
+    similarity,
+    theorems,
+)
 
 TABLES: dict[str, Callable[[Lab], Result]] = {
     "T1": classification.t1, "T2": similarity.t2, "T3": similarity.t3, "T4": generation.t4, "T5": generation.t5,
     "T6": similarity.t6, "T7": classification.t7, "T8": figures.t8, "T9": similarity.t9, "T10": similarity.t10,
     "T11": generation.t11, "F1": figures.f1, "F2": figures.f2, "F3": figures.f3, "F4": figures.f4,
     "Th1": theorems.th1, "Th2": theorems.th2,
-    "C2": contest_pairs.c2,
+    "C1": contest_specificity.c1, "C2": contest_pairs.c2,
 }  # fmt: skip
 # What only sampling gives: the samples themselves, or (F2) poolings that a head was not fitted for.
 NEED_SAMPLES = ("T8", "F2", "F3", "F4")
