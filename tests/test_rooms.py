@@ -19,9 +19,10 @@ ALLOWED = {
     "estimation": BASE | {"encoder", "sampling"},
     "metrics": BASE | {"encoder", "sampling", "estimation", "model"},
     "classification": BASE | {"encoder", "sampling", "estimation", "metrics", "model"},
+    "confidence": BASE | {"encoder", "sampling", "estimation", "metrics", "model"},
     "integrations": BASE | {"encoder", "sampling", "estimation", "metrics", "model", "classification"},
-    "paper": BASE | {"encoder", "sampling", "estimation", "metrics", "model", "classification"},
-    "cli": BASE | {"encoder", "sampling", "estimation", "metrics", "model", "classification", "paper"},
+    "paper": BASE | {"encoder", "sampling", "estimation", "metrics", "model", "classification", "confidence"},
+    "cli": BASE | {"encoder", "sampling", "estimation", "metrics", "model", "classification", "confidence", "paper"},
     "model": BASE | {"encoder", "sampling", "estimation"},
     "front": BASE,
 }
