@@ -81,7 +81,9 @@ def check_hits(scores: Any, lengths: Any = None, variances: Any = None, agreemen
     )  # fmt: skip
     for name, values in (("lengths", length), ("variances", variance)):
         if values is not None and (values <= 0).any():
-            raise Sen2ProError(f"{name} must be above 0, but query {int((values <= 0).any(axis=1).argmax())} has 0 or less")
+            raise Sen2ProError(
+                f"{name} must be above 0, but query {int((values <= 0).any(axis=1).argmax())} has 0 or less"
+            )
     if agreed is not None and ((agreed < 0) | (agreed > 1)).any():
         raise Sen2ProError("agreement is a share of the hits, from 0 to 1")
     return Hits(s, length, variance, agreed)

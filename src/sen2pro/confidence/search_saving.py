@@ -64,7 +64,11 @@ def read(folder: Path) -> dict[str, Any]:
         raise Sen2ProError(f"{path} is of format {found['format']}, but this version reads format {FORMAT}; fit again")
     later, report = found["later"], found["report"]
     logistic = _logistic(found["logistic"], str(path))
-    lines = {name: value and SearchLine(**value) for name, value in report.items() if name in ("without", "with_distribution")}
+    lines = {
+        name: value and SearchLine(**value)
+        for name, value in report.items()
+        if name in ("without", "with_distribution")
+    }
     if found["hits"] < 2 or not found["temperature"] > 0 or (later and not later["unit"] > 0):
         raise Sen2ProError(f"{path}: there must be 2 hits at least, and the temperature and unit must be above 0")
     if later and len(later["logistic"]["centre"]) != 3:

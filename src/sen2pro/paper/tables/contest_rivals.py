@@ -46,9 +46,9 @@ class Asked:
     examples: Array64 | None = None
 
     def __getitem__(self, rows: NDArray[np.bool_]) -> Asked:
-        arrays = (self.right, self.noisy, self.drawn_mean, self.drawn_sd)
         examples = None if self.examples is None else self.examples[rows]
-        return Asked(self.hits[rows], *(x[rows] for x in arrays), examples)
+        noisy, mean, sd = (x[rows] for x in (self.noisy, self.drawn_mean, self.drawn_sd))
+        return Asked(self.hits[rows], self.right[rows], noisy, mean, sd, examples)
 
     @property
     def y(self) -> Array64:
@@ -174,8 +174,10 @@ def judge(title: str, trials: Sequence[Trial]) -> tuple[Grid, Board, list[dict[s
         more: dict[str, object] = {}
         if "calibration error" in has:
             zero = paired_bootstrap(measure(trials, "calibration error", way), lambda c: np.zeros(len(c)), n)
-            cells[3] += f" [{zero.low:.3f}, {zero.high:.3f}]"
-            more = {"calibration_low": zero.low, "calibration_high": zero.high}
+            half = (zero.high - zero.low) / 2  # around the value: resampling adds noise, and with it calibration error
+            low, high = max(zero.value - half, 0), zero.value + half
+            cells[3] += f" [{low:.3f}, {high:.3f}]"
+            more = {"calibration_low": low, "calibration_high": high}
         rows.append([way, *cells])
         numbers.append({"set": title, "way": way, **values[way], **more})
     return Grid(["way", *names], rows, f"{title}: {n} queries"), _gains(title, trials, values), numbers
