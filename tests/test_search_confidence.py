@@ -30,19 +30,19 @@ K = 6
 def simulated(n, seed=0):
     """Return lists and which hits are right; two fifths of the queries have no answer.
 
-    The one right document scores N(2, 1), five others N(0, 1); where it is missing there is one more of those.
+    The one right document scores N(3, 1), five others N(0, 1); where it is missing there is one more of those.
     """
     rng = np.random.default_rng(seed)
     scores, right = rng.normal(size=(n, K)), np.zeros((n, K), bool)
     right[:, 0] = rng.uniform(size=n) < 0.6
-    scores[right] += 2
+    scores[right] += 3
     order = np.argsort(-scores, axis=1)
     return np.take_along_axis(scores, order, axis=1), np.take_along_axis(right, order, axis=1)
 
 
 def truth(scores, k):
-    """Return P(one of the first k is right | scores) by Bayes: each hit is right as exp(2 s - 2), none as 0.4 / 0.6."""
-    weights = np.exp(2 * scores - 2)
+    """Return P(one of the first k is right | scores) by Bayes: each hit is right as exp(3 s - 4.5), none as 0.4 / 0.6."""
+    weights = np.exp(3 * scores - 4.5)
     return weights[:, :k].sum(axis=1) / (weights.sum(axis=1) + K * 0.4 / 0.6)
 
 
@@ -75,19 +75,19 @@ def test_scores_of_any_scale_and_origin_give_the_same(fitted):
 
 
 def test_a_rule_keeps_its_promise_on_new_queries_in_all_but_few_draws():
-    """50 draws of 400 labels: a broken promise has a chance of 5 % each, so more than 7 of 50 has one of 0.5 %."""
+    """30 draws of 400 labels: a broken promise has a chance of 5 % each, so more than 5 of 30 have one of 0.3 %."""
     new, right = simulated(20_000, seed=99)
     broken = made = 0
-    for seed in range(50):
+    for seed in range(30):
         confidence = SearchConfidence().fit(*simulated(400, seed=seed + 100))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", Sen2ProWarning)
-            rule = confidence.abstain(precision=0.85)
+            rule = confidence.abstain(precision=0.75)
         if rule is not None:
             made += 1
-            broken += right[rule.accepts(confidence.probability(new)), 0].mean() < 0.85
-    assert made > 25
-    assert broken <= 7
+            broken += right[rule.accepts(confidence.probability(new)), 0].mean() < 0.75
+    assert made > 15
+    assert broken <= 5
 
 
 def test_where_nothing_can_be_promised_there_is_no_rule_and_a_warning_says_why():
@@ -97,12 +97,12 @@ def test_where_nothing_can_be_promised_there_is_no_rule_and_a_warning_says_why()
 
 
 def test_answer_sets_hold_a_right_hit_for_the_promised_share_of_queries_that_have_one():
-    """Over 40 draws of 300 labels the mean coverage is within 2 points of the promise, or above (sets are whole)."""
+    """Over 25 draws of 300 labels the mean coverage is within 2 points of the promise, or above (sets are whole)."""
     new, right = simulated(5000, seed=98)
     has = right.any(axis=1)
     rank = right.argmax(axis=1) + 1
     found, sizes = [], []
-    for seed in range(40):
+    for seed in range(25):
         size = SearchConfidence(seed=seed).fit(*simulated(300, seed=seed + 500)).answer_set(new, share=0.9)
         found.append((rank <= size)[has].mean())
         sizes.append(size.mean())
@@ -163,14 +163,14 @@ def test_what_is_worth_nothing_is_not_used_and_what_is_worth_much_is():
         used.probability(scores)
 
 
-def test_without_a_distribution_the_report_says_so(fitted):
+def test_without_a_distribution_the_report_says_so():
     report = SearchConfidence().fit(*simulated(60)).report()
     assert report.with_distribution is None
     assert "no distribution was given" in str(report)
 
 
-def test_what_is_saved_says_the_same_when_it_is_loaded(fitted, tmp_path):
-    scores, right = simulated(100, seed=6)
+def test_what_is_saved_says_the_same_when_it_is_loaded(tmp_path):
+    scores, _ = simulated(100, seed=6)
     confidence = SearchConfidence().fit(*simulated(300), lengths=np.arange(300) + 1)
     confidence.save(tmp_path / "a")
     again = SearchConfidence.load(tmp_path / "a")
@@ -209,11 +209,17 @@ def test_a_changed_folder_is_refused(tmp_path, change, message):
 SCORES, RIGHT = simulated(40)
 
 
+def with_nan(query, hit):
+    scores = SCORES.copy()
+    scores[query, hit] = np.nan
+    return scores
+
+
 @pytest.mark.parametrize(
     ("scores", "right", "more", "message"),
     [
         (SCORES[:, ::-1], RIGHT, {}, "descending order, but those of query 0"),
-        (np.where(SCORES == SCORES[3, 1], np.nan, SCORES), RIGHT, {}, "must be finite, but query 3, hit 1 is nan"),
+        (with_nan(3, 1), RIGHT, {}, "must be finite, but query 3, hit 1 is nan"),
         (SCORES[:, :1], RIGHT[:, :1], {}, "at least 2"),
         (SCORES[:, 0], RIGHT[:, 0], {}, r"shape \(queries, hits\)"),
         ([[2.0, 1.0], [3.0, 2.0, 1.0]], [True, False], {}, "the same number of hits for every query"),
@@ -308,18 +314,21 @@ def test_an_intent_scores_as_its_nearest_example():
 
 
 REQUESTS = {
-    "music": "play some {}", "weather": "what is the weather in {}", "alarm": "wake me at {}", "food": "order {} for me",
-}  # fmt: skip
-THINGS = ["jazz", "london", "seven", "pizza", "rock", "paris", "nine", "sushi", "blues", "rome", "noon", "rice"]
+    "play some {} music": "jazz rock blues techno soul pop folk metal classical reggae dance country",
+    "what is the weather in {}": "london paris rome berlin madrid oslo tokyo cairo lima delhi boston moscow",
+    "set an alarm for {} o'clock": "one two three four five six seven eight nine ten eleven twelve",
+    "order a {} for dinner": "pizza burger salad soup curry steak sandwich burrito kebab pie taco stew",
+}
 
 
 def test_a_router_names_the_intent_or_none():
     model = Sen2Pro("all-MiniLM-L6-v2", method="one-pass")
-    texts = [(pattern.format(thing), intent) for intent, pattern in REQUESTS.items() for thing in THINGS]
-    outside = [f"the {a} of {b} is a fact about {c}" for a in THINGS[:4] for b in THINGS[4:8] for c in THINGS[8:]]
+    texts = [(pattern.format(thing), pattern[:4]) for pattern, things in REQUESTS.items() for thing in things.split()]
+    outside = [f"the {a} of the {b} {c}" for a in ("law", "end", "king") for b in ("old", "red", "war")
+               for c in ("river", "engine", "theorem", "tax", "bone")]  # fmt: skip
     router = IntentRouter(precision=0.8).fit(model, *zip(*texts, strict=True), out_of_scope=outside)
-    found = router.route(["play some techno", "order soup for me", "the bone of contention is a fact about law"])
-    assert found == ["music", "food", None]
+    found = router.route(["play some disco music", "order a lasagna for dinner", "the law of the old castle"])
+    assert found == ["play", "orde", None]
     with pytest.raises(Sen2ProError, match="48 texts, but 1 labels"):
         IntentRouter().fit(model, [text for text, _ in texts], ["a"])
     with pytest.raises(Sen2ProError, match="two intents at least"):

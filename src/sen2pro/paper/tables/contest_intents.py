@@ -99,9 +99,12 @@ def c3(lab: Lab) -> Result:
         outside = [100 * np.mean([label == OUT_OF_SCOPE for label in x.labels]) for x in (fitting, judging)]
         right = [100 * np.mean([pair[i].y.mean() for pair in runs]) for i in (0, 1)]
         notes.append(
-            f"{name}: the nearest intent is right for {right[1]:.1f} % of the test ({right[0]:.1f} % of the "
-            f"validation), and {outside[1]:.1f} % ({outside[0]:.1f} %) are out of scope. {promised(*runs[0])}. A promise "
-            "is for requests like those it was fitted on: more of them out of scope break it, and make every probability too high."
+            f"{name}: the nearest intent is right for {right[1]:.1f} % of the test ({right[0]:.1f} % of "
+            f"validation); {outside[1]:.1f} % ({outside[0]:.1f} %) are out of scope. {promised(*runs[0])}."
+        )
+        notes.append(
+            "A promise is for requests like those it was fitted on: with more of them out of scope, as in this test, "
+            "it breaks, and every probability is too high."
         )
     if not grids:
         raise Sen2ProError("; ".join(notes))
