@@ -235,7 +235,7 @@ def with_nan(query, hit):
         (SCORES, RIGHT, {"lengths": [1] * 39}, "lengths must have a row for each of the 40 queries"),
         (SCORES, RIGHT, {"lengths": [0] * 40}, "lengths must be above 0, but query 0"),
         (SCORES, RIGHT, {"variances": -np.ones((40, 4))}, "variances must be above 0"),
-        (SCORES, RIGHT, {"agreement": [2] * 40}, "agreement is a share"),
+        (SCORES, RIGHT, {"agreement": [2] * 40}, "agreement must be a share"),
     ],
 )
 def test_what_cannot_be_fitted_is_refused_with_the_remedy(scores, right, more, message):
@@ -277,7 +277,7 @@ def test_the_ridge_logistic_is_that_of_scikit_learn():
 
 
 def test_the_best_with_the_distribution_adds_it_to_the_best_without():
-    hits = check_hits(SCORES, np.ones(40), np.ones((40, 4)), np.ones(40))
+    hits = check_hits(SCORES, np.ones(40), np.ones(40), np.ones((40, 4)), np.ones(40))
     without, with_ = choose_both(hits, RIGHT[:, 0].astype(float))
     assert with_.fitted.design[: len(without.fitted.design)] == without.fitted.design
     assert {"variances", "agreement"} & {*with_.fitted.design}

@@ -36,6 +36,22 @@ def by_intent(similarities: Array, numbers: NDArray[np.int64], most: int = MOST)
     return np.take_along_axis(best, intents, axis=1), np.unique(numbers)[intents]
 
 
+def votes(
+    similarities: Array, numbers: NDArray[np.int64], first: NDArray[np.int64], available: NDArray[np.int64]
+) -> Array64:
+    """Return how many of the nearest examples have the first intent, as a share of the most that could (n,).
+
+    `available` says how many examples of the first intent there are for each request.
+
+    >>> near, numbers, first = np.array([[0.9, 0.8, 0.3]]), np.array([0, 0, 1]), np.array([0])
+    >>> votes(near, numbers, first, np.array([2])).tolist()
+    [1.0]
+    """
+    nearest = np.argsort(-similarities, axis=1, kind="stable")[:, :MOST]
+    same = (numbers[nearest] == first[:, None]).sum(axis=1)
+    return np.minimum(same / np.clip(available, 1, MOST), 1.0)
+
+
 class IntentRouter(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     """Route requests to intents, known by a few examples of each; say None where the precision cannot be promised.
 
@@ -76,21 +92,29 @@ class IntentRouter(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
         np.fill_diagonal(among, -1)  # no example is its own neighbour
         scores, intents = by_intent(among, self.numbers_)
         right = intents == self.numbers_[:, None]
+        counts = np.bincount(self.numbers_)[intents[:, 0]] - right[:, 0]
+        voted = votes(among, self.numbers_, intents[:, 0], counts)
         if others:
-            more = by_intent(to_unit(model.sen2vec(others)) @ self.vectors_.T, self.numbers_)[0]
-            scores = np.concatenate([scores, more])
+            more, _, more_voted = self._asked(others)
+            scores, voted = np.concatenate([scores, more]), np.concatenate([voted, more_voted])
             right = np.concatenate([right, np.zeros(more.shape, bool)])
-        self.confidence_ = SearchConfidence(seed=self.seed).fit(scores, right)
+        self.confidence_ = SearchConfidence(seed=self.seed).fit(scores, right, votes=voted)
         self.rule_ = self.confidence_.abstain(self.precision, self.certainty)
         return self
 
     def route(self, texts: str | Sequence[str]) -> list[Any]:
         """Return the intent of each text, or None where it is not sure enough."""
         check_is_fitted(self)
-        vectors = to_unit(self.model_.sen2vec(check_sentences(texts)))
-        scores, intents = by_intent(vectors @ self.vectors_.T, self.numbers_)
+        scores, first, voted = self._asked(check_sentences(texts))
         sure = np.zeros(len(scores), bool)
         if self.rule_ is not None:
-            sure = self.rule_.accepts(self.confidence_.probability(scores))
-        names = self.intents_[intents[:, 0]].tolist()
+            sure = self.rule_.accepts(self.confidence_.probability(scores, votes=voted))
+        names = self.intents_[first].tolist()
         return [name if yes else None for name, yes in zip(names, sure, strict=True)]
+
+    def _asked(self, texts: list[str]) -> tuple[Array64, NDArray[np.int64], Array64]:
+        """Return the scores of the best intents of each text (n, k), the first of them (n,), and its votes (n,)."""
+        similarities = to_unit(self.model_.sen2vec(texts)) @ self.vectors_.T
+        scores, intents = by_intent(similarities, self.numbers_)
+        first = intents[:, 0]
+        return scores, first, votes(similarities, self.numbers_, first, np.bincount(self.numbers_)[first])

@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from sen2pro.checks import check_seed, check_whole, share
 from sen2pro.confidence import search_saving as saving
 from sen2pro.confidence.guarantee import Rule, promise
-from sen2pro.confidence.search_features import Hits, check_hits, check_right
+from sen2pro.confidence.search_features import EXTRAS, Hits, check_hits, check_right
 from sen2pro.confidence.search_fitting import Logistic, better, choose_both, fit_logistic, judged
 from sen2pro.confidence.search_report import SearchReport, compared
 from sen2pro.errors import Sen2ProError, Sen2ProWarning, shown
@@ -80,6 +80,7 @@ class SearchConfidence(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
         right: ArrayLike,
         *,
         lengths: ArrayLike | None = None,
+        votes: ArrayLike | None = None,
         variances: ArrayLike | None = None,
         agreement: ArrayLike | None = None,
     ) -> SearchConfidence:
@@ -95,6 +96,8 @@ class SearchConfidence(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
             `abstain`.
         lengths
             Of the queries, in words for instance (n,).
+        votes
+            Share of the first hits that give the same answer as the first one (n,), where hits are examples of answers.
         variances
             Total variances of the query (model, data), and perhaps of its first hit (model, data): (n, 2) or (n, 4).
         agreement
@@ -103,7 +106,7 @@ class SearchConfidence(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
         seed, part = check_seed(self.seed), share(self.held_out)
         if part is None or part > 0.9:
             raise Sen2ProError(f"held_out must be a share from 0 to 0.9, not {shown(self.held_out)}")
-        hits = check_hits(scores, lengths, variances, agreement)
+        hits = check_hits(scores, lengths, votes, variances, agreement)
         labels = check_right(right, (len(hits), hits.scores.shape[1]))
         y = labels[:, 0].astype(np.float64)
         _check_kinds(y)
@@ -125,11 +128,12 @@ class SearchConfidence(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
         scores: ArrayLike,
         *,
         lengths: ArrayLike | None = None,
+        votes: ArrayLike | None = None,
         variances: ArrayLike | None = None,
         agreement: ArrayLike | None = None,
     ) -> Array64:
         """Return P(the first hit is right) of each query (n,); what `needs` names must be passed again."""
-        return np.asarray(expit(self.fitted_.logits(self._checked(scores, lengths, variances, agreement))))
+        return np.asarray(expit(self.fitted_.logits(self._checked(scores, lengths, votes, variances, agreement))))
 
     def probability_within(
         self,
@@ -137,11 +141,12 @@ class SearchConfidence(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
         k: int,
         *,
         lengths: ArrayLike | None = None,
+        votes: ArrayLike | None = None,
         variances: ArrayLike | None = None,
         agreement: ArrayLike | None = None,
     ) -> Array64:
         """Return P(a right answer is among the first k hits) of each query (n,)."""
-        hits = self._checked(scores, lengths, variances, agreement)
+        hits = self._checked(scores, lengths, votes, variances, agreement)
         return self._within(hits)[:, check_whole("k", k, 1, self.hits_) - 1]
 
     def abstain(self, precision: float = 0.95, certainty: float = 0.95) -> Rule | None:
@@ -165,6 +170,7 @@ class SearchConfidence(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
         share: float = 0.9,
         *,
         lengths: ArrayLike | None = None,
+        votes: ArrayLike | None = None,
         variances: ArrayLike | None = None,
         agreement: ArrayLike | None = None,
     ) -> NDArray[np.int64]:
@@ -175,7 +181,7 @@ class SearchConfidence(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
         too, and `probability_within(scores, k)` says how likely it has an answer at all. A number of k + 1 says that
         nothing can be promised: the labelled queries are too few for such a share.
         """
-        hits = self._checked(scores, lengths, variances, agreement)
+        hits = self._checked(scores, lengths, votes, variances, agreement)
         depths = self._conditional(hits)
         if not isinstance(share, float) or not 0 < share < 1:
             raise Sen2ProError(f"share must be between 0 and 1 (both excluded), not {shown(share)}")
@@ -189,9 +195,9 @@ class SearchConfidence(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """What `probability` needs beside the scores: some of lengths, variances and agreement."""
+        """What `probability` needs beside the scores: some of lengths, votes, variances and agreement."""
         check_is_fitted(self)
-        return tuple(name for name in ("lengths", "variances", "agreement") if name in self.fitted_.design)
+        return tuple(name for name in EXTRAS if name in self.fitted_.design)
 
     def report(self) -> SearchReport:
         """Return how good the probabilities are, with the distribution and without; it prints as a table.
@@ -218,9 +224,9 @@ class SearchConfidence(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
         vars(confidence).update(found, later_=later and Later(*later), examples_=None)
         return confidence
 
-    def _checked(self, scores: ArrayLike, lengths: Any, variances: Any, agreement: Any) -> Hits:
+    def _checked(self, scores: ArrayLike, *extras: Any) -> Hits:
         check_is_fitted(self)
-        hits = check_hits(scores, lengths, variances, agreement)
+        hits = check_hits(scores, *extras)
         if hits.scores.shape[1] != self.hits_:
             raise Sen2ProError(f"scores have {hits.scores.shape[1]} hits of each query, but {self.hits_} when fitted")
         return hits

@@ -23,7 +23,7 @@ DESIGNS = {
     "summary and sorted scores": ("gap", "spread", "entropy", "sorted"),
 }
 DISTRIBUTION = ("variances", "agreement")  # what only a distribution gives
-EXTRAS = ("lengths", *DISTRIBUTION)
+EXTRAS = ("lengths", "votes", *DISTRIBUTION)
 TEMPERATURES = (0.25, 0.5, 1.0, 2.0)  # of the softmax, in units of the usual spread of a list
 
 
@@ -33,6 +33,7 @@ class Hits:
 
     scores: Array64
     lengths: Array64 | None = None
+    votes: Array64 | None = None
     variances: Array64 | None = None
     agreement: Array64 | None = None
 
@@ -53,7 +54,9 @@ class Hits:
         return tuple(name for name in EXTRAS if self.extra(name) is not None)
 
 
-def check_hits(scores: Any, lengths: Any = None, variances: Any = None, agreement: Any = None) -> Hits:
+def check_hits(
+    scores: Any, lengths: Any = None, votes: Any = None, variances: Any = None, agreement: Any = None
+) -> Hits:
     """Return what a user says of the hits, checked.
 
     >>> check_hits([[0.9, 0.4], [0.5, 0.6]])
@@ -75,18 +78,19 @@ def check_hits(scores: Any, lengths: Any = None, variances: Any = None, agreemen
         row = int(rising.argmax())
         some = [round(float(x), 4) for x in s[row, :5]]
         raise Sen2ProError(f"scores must be in descending order, but those of query {row} are not: {some}")
-    length, variance, agreed = (
+    length, voted, variance, agreed = (
         _column(name, values, len(s))
-        for name, values in zip(EXTRAS, (lengths, variances, agreement), strict=True)
+        for name, values in zip(EXTRAS, (lengths, votes, variances, agreement), strict=True)
     )  # fmt: skip
     for name, values in (("lengths", length), ("variances", variance)):
         if values is not None and (values <= 0).any():
             raise Sen2ProError(
                 f"{name} must be above 0, but query {int((values <= 0).any(axis=1).argmax())} has 0 or less"
             )
-    if agreed is not None and ((agreed < 0) | (agreed > 1)).any():
-        raise Sen2ProError("agreement is a share of the hits, from 0 to 1")
-    return Hits(s, length, variance, agreed)
+    for name, values in (("votes", voted), ("agreement", agreed)):
+        if values is not None and ((values < 0) | (values > 1)).any():
+            raise Sen2ProError(f"{name} must be a share of the hits, from 0 to 1")
+    return Hits(s, length, voted, variance, agreed)
 
 
 def _column(name: str, values: Any, n: int) -> Array64 | None:
@@ -131,7 +135,7 @@ def _part(name: str, hits: Hits, temperature: float) -> Array64:
         extra = hits.extra(name)
         if extra is None:
             raise Sen2ProError(f"this confidence was fitted with {name}; pass them again: {name}=...")
-        if name == "agreement":
+        if name in ("agreement", "votes"):
             return extra
         logs = np.log(extra)
         half = logs.shape[1] // 2  # of queries, then of hits: sentences that mean the same are equally uncertain

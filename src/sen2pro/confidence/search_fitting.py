@@ -144,8 +144,9 @@ def _about_as_good(excess: Array64) -> bool:
 def choose_both(hits: Hits, y: Array64, seed: int = 0) -> tuple[Chosen, Chosen | None]:
     """Return the best without the distribution, and the best that adds it to that (None if there is none to add)."""
     designs = list(DESIGNS.values())
-    if hits.lengths is not None:
-        designs += [(*design, "lengths") for design in designs]
+    for name in ("lengths", "votes"):
+        if name in hits.given:
+            designs += [(*design, name) for design in designs]
     without = choose(designs, hits, y, seed)
     extras = [name for name in DISTRIBUTION if name in hits.given]
     sets = [(name,) for name in extras] + ([tuple(extras)] if len(extras) > 1 else [])

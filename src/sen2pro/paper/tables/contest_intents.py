@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sen2pro.confidence.router import by_intent
+from sen2pro.confidence.router import by_intent, votes
 from sen2pro.confidence.search_features import check_hits
 from sen2pro.errors import Sen2ProError
 from sen2pro.metrics.report import Result
@@ -61,21 +61,16 @@ def asked(lab: Lab, examples: Requests, requests: Requests) -> Asked:
     def similar(vectors: Array) -> Array:
         return np.asarray(vectors @ of_examples.T)
 
-    def score(vectors: Array) -> Array:
-        scores, intents = by_intent(similar(vectors), numbers, len(names))
-        every = np.empty_like(scores)
-        np.put_along_axis(every, intents, scores, axis=1)
-        return every
-
     similarities = similar(lab.vectors(requests.texts))
     scores, intents = by_intent(similarities, numbers)
     parts, of_hits = lab.parts(requests.texts), lab.parts(examples.texts)
     nearest = similarities.argmax(axis=1)
     totals = [side[source].total_variance for side in (parts, of_hits) for source in ("model", "data")]
     variances = np.stack([*totals[:2], *(total[nearest] for total in totals[2:])], axis=1)
-    drawn = draws(lab.join(parts), score)
+    drawn = draws(lab.join(parts), similar)
     lengths = [len(text.split()) for text in requests.texts]
-    hits = check_hits(scores, lengths, np.maximum(variances, 1e-12), drawn.pop("agreement"))
+    voted = votes(similarities, numbers, intents[:, 0], np.bincount(numbers)[intents[:, 0]])
+    hits = check_hits(scores, lengths, voted, np.maximum(variances, 1e-12), drawn.pop("agreement"))
     right: NDArray[np.bool_] = names[intents] == np.array(requests.labels)[:, None]
     return Asked(hits, right, **drawn, examples=-np.sort(-similarities, axis=1)[:, :DEPTH])
 
@@ -110,7 +105,8 @@ def c3(lab: Lab) -> Result:
         raise Sen2ProError("; ".join(notes))
     notes.append(
         f"{SHOTS} examples of each intent, drawn with {SEEDS} seeds, are the index; the validation part fits, the test "
-        "part judges. Lists are by intent (its nearest example); `by example` are rivals on the list of examples."
+        "part judges. Lists are by intent (its nearest example); `by example` are rivals on the list of examples. "
+        "Votes are the share of the ten nearest examples that have the intent of the nearest."
     )
     title = "is the intent of the nearest example right, in scope and out?"
     return Result("C3", title, grids, "; ".join(verdicts), lab.signature(), notes, numbers)

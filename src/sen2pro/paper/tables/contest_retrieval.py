@@ -94,7 +94,7 @@ def asked(lab: Lab, name: str, seed: int) -> Asked:
     variances = np.stack([*totals[:2], *(total[first] for total in totals[2:])], axis=1)
     drawn = draws(lab.join(parts), score, seed)
     hits = check_hits(
-        np.take_along_axis(scores, order, axis=1), [len(query.split()) for query in queries],
+        np.take_along_axis(scores, order, axis=1), [len(query.split()) for query in queries], None,
         np.maximum(variances, 1e-12), drawn.pop("agreement"),
     )  # fmt: skip
     right = np.take_along_axis(relevant & ~removed, order, axis=1)
@@ -133,13 +133,13 @@ def promised(fitting: Asked, judging: Asked | None = None) -> str:
 
 def _answered(fitting: Asked, judging: Asked, precision: float) -> tuple[NDArray[np.bool_], str]:
     """Tell which queries our rule answers, and why it answers none."""
-    confidence = SearchConfidence().fit(fitting.hits.scores, fitting.right)
+    confidence = SearchConfidence().fit(fitting.hits.scores, fitting.right, votes=fitting.hits.votes)
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always", Sen2ProWarning)
         rule = confidence.abstain(precision)
     if rule is None:
         return np.zeros(len(judging.y), bool), str(told[-1].message)
-    return rule.accepts(confidence.probability(judging.hits.scores)), ""
+    return rule.accepts(confidence.probability(judging.hits.scores, votes=judging.hits.votes)), ""
 
 
 def c4(lab: Lab) -> Result:

@@ -113,6 +113,8 @@ def answer(fitting: Asked, judging: Asked) -> Trial:
     for title, (known, asked) in lists.items():
         trial.confidence |= {f"{name}{title}": value for name, value in _of_list(asked).items()}
         trial.confidence[f"ridge on the sorted scores{title}"] = _ridge(known, y, asked)
+    if judging.hits.votes is not None:
+        trial.confidence["votes"] = judging.hits.votes[:, 0]
     trial.confidence["DenseQPP"] = judging.noisy
     weight = max(_LAMBDAS, key=lambda x: value_of(auroc(fitting.drawn_mean - x * fitting.drawn_sd, y), len(y)))
     trial.confidence["mean minus lambda sd"] = judging.drawn_mean - weight * judging.drawn_sd
