@@ -52,7 +52,7 @@ def write_classification(folder):
 
 
 def write_search(folder):
-    """Write a set of intents and a collection; half of the words that tell them apart are missing, so some are wrong."""
+    """Write intents and a collection; many words that tell them apart are missing, so that some answers are wrong."""
     draw, marks = random.Random(3), ("no", "music", "price", "rain")
     for split, count in (("train", 40), ("val", 80), ("test", 80)):
         texts = [f"{marks[i % 4] if draw.random() < 0.6 else ''} {text}".strip()
