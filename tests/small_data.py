@@ -51,24 +51,6 @@ def write_classification(folder):
             objects(folder / "textcls/imdb_train_full.jsonl", [*whole, {"label": 0, "text": "no more"}])
 
 
-def write_search(folder):
-    """Write intents and a collection; many words that tell them apart are missing, so that some answers are wrong."""
-    draw, marks = random.Random(3), ("no", "music", "price", "rain")
-    for split, count in (("train", 40), ("val", 80), ("test", 80)):
-        texts = [f"{marks[i % 4] if draw.random() < 0.6 else ''} {text}".strip()
-                 for i, text in enumerate(sentences(count, seed=count))]  # fmt: skip
-        labels = ["oos" if i % 10 == 9 else marks[i % 4] for i in range(count)]
-        objects(
-            folder / f"confidence/small_{split}.jsonl",
-            [{"text": t, "label": label} for t, label in zip(texts, labels, strict=True)],
-        )
-    documents, queries = sentences(70, seed=12), sentences(70, seed=13)
-    objects(folder / "confidence/tiny_docs.jsonl", [{"id": f"d{i}", "text": t} for i, t in enumerate(documents)])
-    same = [documents[i] if i % 2 else query for i, query in enumerate(queries)]
-    objects(folder / "confidence/tiny_queries.jsonl", [{"id": f"q{i}", "text": t} for i, t in enumerate(same)])
-    table(folder / "confidence/tiny_qrels.tsv", ("query", "doc", "grade"), [(f"q{i}", f"d{i}", 1) for i in range(70)])
-
-
 def write_all(folder):
     """Write every set."""
     for name in ("sts12", "sts13", "sts14", "sts15", "stsb_test"):  # two of the paper's are missing, as is usual
@@ -107,5 +89,4 @@ def write_all(folder):
     ]
     objects(folder / "wmt17/da_seg.jsonl", segments)
     write_classification(folder)
-    write_search(folder)
     return folder

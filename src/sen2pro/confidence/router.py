@@ -49,7 +49,7 @@ def votes(
     """
     nearest = np.argsort(-similarities, axis=1, kind="stable")[:, :MOST]
     same = (numbers[nearest] == first[:, None]).sum(axis=1)
-    return np.minimum(same / np.clip(available, 1, MOST), 1.0)
+    return np.asarray(np.minimum(same / np.clip(available, 1, MOST), 1.0))
 
 
 class IntentRouter(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types

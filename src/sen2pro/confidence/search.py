@@ -120,7 +120,8 @@ class SearchConfidence(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
         if labels.shape[1] > 1:
             self.later_ = _fit_later(chosen.logits, hits.scores[rest], labels[rest])
             self.depths_ = self._depths(hits[held], labels[held])
-        self.examples_, self.report_ = (hits, y, seed), None
+        self.examples_: Any = (hits, y, seed)
+        self.report_: SearchReport | None = None
         return self
 
     def probability(
@@ -205,10 +206,11 @@ class SearchConfidence(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
         The first call takes a while: candidates are chosen and fitted again for each fold of all labelled queries.
         """
         check_is_fitted(self)
-        if self.report_ is None:
+        found: SearchReport | None = self.report_
+        if found is None:
             hits, y, seed = self.examples_
-            self.report_ = compared(*judged(hits, y, seed), y, ", ".join(self.fitted_.design))
-        return self.report_
+            found = self.report_ = compared(*judged(hits, y, seed), y, ", ".join(self.fitted_.design))
+        return found
 
     def save(self, folder: str | Path) -> None:
         """Write all of it, with the report, to a folder that must be new or empty."""
@@ -221,7 +223,8 @@ class SearchConfidence(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
         found = saving.read(check_path(folder))
         confidence = cls(**found.pop("settings"))
         later = found.pop("later_")
-        vars(confidence).update(found, later_=later and Later(*later), examples_=None)
+        for name, value in {**found, "later_": later and Later(*later), "examples_": None}.items():
+            setattr(confidence, name, value)
         return confidence
 
     def _checked(self, scores: ArrayLike, *extras: Any) -> Hits:
@@ -248,7 +251,7 @@ class SearchConfidence(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
         """Return for queries with a right hit the probability that stood before it: what a set must exceed."""
         has = np.flatnonzero(labels.any(axis=1))
         before = np.concatenate([np.zeros((len(hits), 1)), self._conditional(hits)], axis=1)
-        return before[has, labels[has].argmax(axis=1)]
+        return np.asarray(before[has, labels[has].argmax(axis=1)])
 
 
 def _fit_later(first: Array64, scores: Array64, labels: NDArray[np.bool_]) -> Later:

@@ -72,7 +72,7 @@ def asked(lab: Lab, examples: Requests, requests: Requests) -> Asked:
     voted = votes(similarities, numbers, intents[:, 0], np.bincount(numbers)[intents[:, 0]])
     hits = check_hits(scores, lengths, voted, np.maximum(variances, 1e-12), drawn.pop("agreement"))
     right: NDArray[np.bool_] = names[intents] == np.array(requests.labels)[:, None]
-    return Asked(hits, right, **drawn, examples=-np.sort(-similarities, axis=1)[:, :DEPTH])
+    return Asked(hits, right, **drawn, examples=-np.sort(-similarities.astype(np.float64), axis=1)[:, :DEPTH])
 
 
 def c3(lab: Lab) -> Result:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -12,6 +13,7 @@ from sen2pro.confidence.search import SearchConfidence
 from sen2pro.confidence.search_features import check_hits
 from sen2pro.confidence.search_fitting import folds
 from sen2pro.errors import Sen2ProError, Sen2ProWarning
+from sen2pro.metrics.comparisons import Line
 from sen2pro.metrics.report import Result
 from sen2pro.metrics.sts import spread
 from sen2pro.paper import catalogue
@@ -168,11 +170,10 @@ def c4(lab: Lab) -> Result:
     return Result("C4", title, grids, "; ".join(verdicts), lab.signature(), notes, numbers)
 
 
-def board_verdicts(lines: list[object]) -> str:
+def board_verdicts(lines: Sequence[Line]) -> str:
     """Say what the distribution adds, and how ours stands against the best rival."""
-    words = []
-    for line in lines:
-        ours, labels = getattr(line, "ours", None), getattr(line, "labels", [])
-        if ours is not None and f"ours, {labels[2]}" in (WITH, WITHOUT):
-            words.append(f"{labels[1]} {labels[2]} against {labels[3].removeprefix('ours, ')} {ours.verdict}")
-    return ", ".join(words)
+    return ", ".join(
+        f"{line.labels[1]} {line.labels[2]} against {line.labels[3].removeprefix('ours, ')} {line.ours.verdict}"
+        for line in lines
+        if line.ours is not None and f"ours, {line.labels[2]}" in (WITH, WITHOUT)
+    )
