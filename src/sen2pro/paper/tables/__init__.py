@@ -1,7 +1,8 @@
 """Every table, figure and theorem of the paper, by its name.
 
 >>> sorted(TABLES)
-['C2', 'F1', 'F2', 'F3', 'F4', 'T1', 'T10', 'T11', 'T2', 'T3', 'T4', 'T5', 'T6', 'T7', 'T8', 'T9', 'Th1', 'Th2']
+['C1', 'C2', 'C3', 'C4', 'F1', 'F2', 'F3', 'F4', 'T1', 'T10', 'T11', 'T2', 'T3', 'T4', 'T5', 'T6', 'T7', 'T8', 'T9',
+ 'Th1', 'Th2']
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ from sen2pro.metrics.report import Result
 from sen2pro.paper.lab import Lab
 from sen2pro.paper.tables import (
     classification,
+    contest_intents,
     contest_pairs,
+    contest_retrieval,
     contest_specificity,
     figures,
     generation,
@@ -26,8 +29,8 @@ TABLES: dict[str, Callable[[Lab], Result]] = {
     "T1": classification.t1, "T2": similarity.t2, "T3": similarity.t3, "T4": generation.t4, "T5": generation.t5,
     "T6": similarity.t6, "T7": classification.t7, "T8": figures.t8, "T9": similarity.t9, "T10": similarity.t10,
     "T11": generation.t11, "F1": figures.f1, "F2": figures.f2, "F3": figures.f3, "F4": figures.f4,
-    "Th1": theorems.th1, "Th2": theorems.th2,
-    "C1": contest_specificity.c1, "C2": contest_pairs.c2,
+    "Th1": theorems.th1, "Th2": theorems.th2, "C1": contest_specificity.c1, "C2": contest_pairs.c2,
+    "C3": contest_intents.c3, "C4": contest_retrieval.c4,
 }  # fmt: skip
 # What only sampling gives: the samples themselves, or (F2) poolings that a head was not fitted for.
 NEED_SAMPLES = ("T8", "F2", "F3", "F4")
@@ -35,6 +38,7 @@ PACKAGES = {
     "T4": ("sacrebleu", "nltk", "rouge_score", "bert_score"),
     "T5": ("sacrebleu", "bert_score"),
     "T11": ("sacrebleu", "nltk", "bert_score"),
+    **dict.fromkeys(("C3", "C4"), ("mteb",)),
     **dict.fromkeys(("F1", "F2", "F3", "F4", "Th1", "Th2"), ("matplotlib",)),
 }
 
@@ -70,4 +74,4 @@ def check_packages(names: Sequence[str]) -> None:
     needed = dict.fromkeys(package for name in names for package in PACKAGES.get(name, ()))
     missing = [package for package in needed if find_spec(package) is None]
     if missing:
-        raise Sen2ProError(f"{', '.join(missing)} cannot be imported; pip install 'sen2pro[eval]'")
+        raise Sen2ProError(f"{', '.join(missing)} cannot be imported; pip install 'sen2pro[eval,mteb]'")

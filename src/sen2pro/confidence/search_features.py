@@ -1,0 +1,158 @@
+"""What the list of hits of a query says, as numbers: its scores, and what else is known of query and hits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import softmax
+
+from sen2pro.arrays import check_numbers
+from sen2pro.errors import Sen2ProError, first_line
+from sen2pro.types import Array64
+
+FEWEST_HITS = 2
+# From the simplest to the largest: of candidates that are about as good, the first is taken.
+DESIGNS = {
+    "first score": ("first",),
+    "first score and gap": ("first", "gap"),
+    "summary of the scores": ("first", "gap", "mean", "spread", "entropy"),
+    "sorted scores": ("sorted",),
+    "summary and sorted scores": ("gap", "spread", "entropy", "sorted"),
+}
+DISTRIBUTION = ("variances", "agreement")  # what only a distribution gives
+EXTRAS = ("lengths", "votes", *DISTRIBUTION)
+TEMPERATURES = (0.25, 0.5, 1.0, 2.0)  # of the softmax, in units of the usual spread of a list
+
+
+@dataclass(frozen=True, eq=False)
+class Hits:
+    """The scores of the first k hits of each query (n, k), in descending order, and what else is known (n, columns)."""
+
+    scores: Array64
+    lengths: Array64 | None = None
+    votes: Array64 | None = None
+    variances: Array64 | None = None
+    agreement: Array64 | None = None
+
+    def __len__(self) -> int:
+        return len(self.scores)
+
+    def __getitem__(self, rows: NDArray[Any]) -> Hits:
+        return Hits(self.scores[rows], *(None if x is None else x[rows] for x in map(self.extra, EXTRAS)))
+
+    def extra(self, name: str) -> Array64 | None:
+        """Return one of `EXTRAS`, None if it was not given."""
+        found: Array64 | None = getattr(self, name)
+        return found
+
+    @property
+    def given(self) -> tuple[str, ...]:
+        """The names of what is known beside the scores."""
+        return tuple(name for name in EXTRAS if self.extra(name) is not None)
+
+
+def check_hits(
+    scores: Any, lengths: Any = None, votes: Any = None, variances: Any = None, agreement: Any = None
+) -> Hits:
+    """Return what a user says of the hits, checked.
+
+    >>> check_hits([[0.9, 0.4], [0.5, 0.6]])
+    Traceback (most recent call last):
+    sen2pro.errors.Sen2ProError: scores must be in descending order, but those of query 1 are not: [0.5, 0.6]
+    """
+    try:
+        s = check_numbers("scores", scores, np.float64, axes=("query", "hit"))
+    except Sen2ProError as error:
+        if "inhomogeneous" not in str(error):
+            raise
+        raise Sen2ProError("scores must have the same number of hits for every query; cut the longer lists") from None
+    if s.ndim != 2:
+        raise Sen2ProError(f"scores have the shape (queries, hits), not {s.shape}; of one query, give [scores]")
+    if s.shape[1] < FEWEST_HITS:
+        raise Sen2ProError(f"scores have {s.shape[1]} hits of each query; give at least {FEWEST_HITS}")
+    rising = (np.diff(s, axis=1) > 0).any(axis=1)
+    if rising.any():
+        row = int(rising.argmax())
+        some = [round(float(x), 4) for x in s[row, :5]]
+        raise Sen2ProError(f"scores must be in descending order, but those of query {row} are not: {some}")
+    length, voted, variance, agreed = (
+        _column(name, values, len(s))
+        for name, values in zip(EXTRAS, (lengths, votes, variances, agreement), strict=True)
+    )  # fmt: skip
+    for name, values in (("lengths", length), ("variances", variance)):
+        if values is not None and (values <= 0).any():
+            raise Sen2ProError(
+                f"{name} must be above 0, but query {int((values <= 0).any(axis=1).argmax())} has 0 or less"
+            )
+    for name, values in (("votes", voted), ("agreement", agreed)):
+        if values is not None and ((values < 0) | (values > 1)).any():
+            raise Sen2ProError(f"{name} must be a share of the hits, from 0 to 1")
+    return Hits(s, length, voted, variance, agreed)
+
+
+def _column(name: str, values: Any, n: int) -> Array64 | None:
+    if values is None:
+        return None
+    array = check_numbers(name, values, np.float64, axes=("query", "column"))
+    array = array[:, None] if array.ndim == 1 else array
+    if array.ndim != 2 or len(array) != n:
+        raise Sen2ProError(f"{name} must have a row for each of the {n} queries, not the shape {np.shape(values)}")
+    return array
+
+
+def check_right(right: Any, shape: tuple[int, int]) -> NDArray[np.bool_]:
+    """Return which hits are right: (n, k), or (n, 1) of labels for the first hit alone."""
+    try:
+        array = np.asarray(right)
+    except ValueError as error:
+        raise Sen2ProError(f"right cannot be read as an array: {first_line(error)}") from None
+    if array.shape not in (shape, shape[:1]):
+        raise Sen2ProError(
+            f"right has the shape {array.shape}; for scores of the shape {shape} it is {shape}, true where a hit is "
+            f"right, or {shape[:1]}, true where the first hit is"
+        )
+    if array.dtype.kind not in "biuf" or not np.isin(array, (0, 1)).all():
+        raise Sen2ProError("right must be true or false (or 1 and 0) for each hit; of grades, say array >= grade")
+    return array.astype(bool).reshape(len(array), -1)
+
+
+def columns(design: tuple[str, ...], hits: Hits, temperature: float) -> Array64:
+    """Return the features (n, columns) of a design: a list of names.
+
+    >>> columns(("first", "gap"), check_hits([[0.9, 0.4], [0.6, 0.5]]), 1.0).round(2)
+    array([[0.9, 0.5],
+           [0.6, 0.1]])
+    """
+    return np.concatenate([_part(name, hits, temperature) for name in design], axis=1)
+
+
+def _part(name: str, hits: Hits, temperature: float) -> Array64:
+    s = hits.scores
+    if name in EXTRAS:
+        extra = hits.extra(name)
+        if extra is None:
+            raise Sen2ProError(f"this confidence was fitted with {name}; pass them again: {name}=...")
+        if name in ("agreement", "votes"):
+            return extra
+        logs = np.log(extra)
+        half = logs.shape[1] // 2  # of queries, then of hits: sentences that mean the same are equally uncertain
+        ratios = np.abs(logs[:, :half] - logs[:, half:]) if logs.shape[1] == 4 else logs[:, :0]
+        return np.concatenate([logs, ratios], axis=1)
+    if name == "sorted":
+        return s
+    return {"first": s[:, :1], "gap": s[:, :1] - s[:, 1:2], "mean": s.mean(axis=1, keepdims=True),
+            "spread": s.std(axis=1, keepdims=True)}[name] if name != "entropy" else entropy(s, temperature)  # fmt: skip
+
+
+def entropy(scores: Array64, temperature: float) -> Array64:
+    """Return the entropy of the softmax of each list as a share of the greatest possible one (n, 1).
+
+    >>> entropy(np.array([[1.0, 1.0], [1.0, -99.0]]), 1.0).round(4).tolist()
+    [[1.0], [0.0]]
+    """
+    p = softmax(scores / temperature, axis=1)
+    terms = np.where(p > 0, p * np.log(np.maximum(p, 1e-300)), 0)
+    return np.asarray(-terms.sum(axis=1, keepdims=True) / np.log(scores.shape[1]))

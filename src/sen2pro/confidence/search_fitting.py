@@ -1,0 +1,177 @@
+"""Logistic regressions on the features of hits: fitted with a ridge, chosen by cross-validation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit
+
+from sen2pro.confidence.search_features import DESIGNS, DISTRIBUTION, TEMPERATURES, Hits, columns, entropy
+from sen2pro.types import Array64
+
+PENALTIES = (1.0, 10.0, 100.0)  # of the squared weights of features that vary by 1
+_FOLDS = 5
+_STEPS = 50
+_FREE = 1e-3  # penalty of the constant: next to none, but it stays finite where all labels are of one kind
+
+
+@dataclass(frozen=True, eq=False)
+class Logistic:
+    """A logistic regression: features are centred and scaled, then weighted; the first weight is the constant."""
+
+    centre: Array64
+    spread: Array64
+    weights: Array64
+
+    def logits(self, x: Array64) -> Array64:
+        """Return the log-odds (n,) of rows of features (n, f)."""
+        return np.asarray(self.weights[0] + ((x - self.centre) / self.spread) @ self.weights[1:])
+
+
+def fit_logistic(x: Array64, y: Array64, penalty: float) -> Logistic:
+    """Fit a logistic regression with a ridge, by Newton's method.
+
+    >>> x = np.array([[0.0], [1.0], [2.0], [3.0]])
+    >>> fitted = fit_logistic(x, np.array([0.0, 0.0, 1.0, 1.0]), penalty=1.0)
+    >>> bool(fitted.logits(np.array([[3.0]]))[0] > 0 > fitted.logits(np.array([[0.0]]))[0])
+    True
+    """
+    centre, spread = x.mean(axis=0), x.std(axis=0)
+    spread = np.where(spread > 1e-12 * (1 + np.abs(centre)), spread, 1.0)
+    scaled = np.concatenate([np.ones((len(x), 1)), (x - centre) / spread], axis=1)
+    ridge = np.full(scaled.shape[1], penalty)
+    ridge[0] = _FREE
+
+    def cost(weights: Array64) -> float:
+        z = scaled @ weights
+        return float((np.logaddexp(0, z) - y * z).sum() + (ridge * weights**2).sum() / 2)
+
+    weights = np.zeros(scaled.shape[1])
+    now = cost(weights)
+    for _ in range(_STEPS):
+        p = expit(scaled @ weights)
+        slope = scaled.T @ (p - y) + ridge * weights
+        step = np.linalg.solve((scaled * (p * (1 - p))[:, None]).T @ scaled + np.diag(ridge), slope)
+        while (after := cost(weights - step)) > now and np.abs(step).max() > 1e-9:
+            step = step / 2
+        weights, before, now = weights - step, now, after
+        if before - now < 1e-9 * (1 + before):
+            break
+    return Logistic(centre, spread, weights)
+
+
+def losses(logits: Array64, y: Array64) -> Array64:
+    """Return -log P(label) of each row (n,), in nats."""
+    return np.asarray(np.logaddexp(0, logits) - y * logits)
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """A candidate that was fitted: the parts of the lists it looks at, and a logistic regression of them."""
+
+    design: tuple[str, ...]
+    penalty: float
+    temperature: float
+    logistic: Logistic
+
+    def logits(self, hits: Hits) -> Array64:
+        """Return the log-odds (n,) that the first hit is right."""
+        return self.logistic.logits(columns(self.design, hits, self.temperature))
+
+
+def fit_design(design: tuple[str, ...], hits: Hits, y: Array64, penalty: float) -> Fitted:
+    """Fit one candidate; the temperature is the one at which the entropy alone tells most."""
+    temperature = 1.0
+    if "entropy" in design:
+        unit = float(hits.scores.std(axis=1).mean()) or 1.0
+        tried = [share * unit for share in TEMPERATURES]
+        single = {t: entropy(hits.scores, t) for t in tried}
+        costs = [losses(fit_logistic(single[t], y, 1.0).logits(single[t]), y).mean() for t in tried]
+        temperature = tried[int(np.argmin(costs))]
+    return Fitted(design, penalty, temperature, fit_logistic(columns(design, hits, temperature), y, penalty))
+
+
+def folds(y: Array64, seed: int = 0, count: int = _FOLDS) -> list[NDArray[np.bool_]]:
+    """Return masks (n,) of the rows that each fold holds out; both kinds of label are spread evenly over the folds."""
+    rng = np.random.default_rng(seed)
+    number = np.empty(len(y), np.int64)
+    start = 0
+    for kind in (0, 1):
+        rows = rng.permutation(np.flatnonzero(y == kind))
+        number[rows] = (start + np.arange(len(rows))) % count
+        start += len(rows)
+    return [number == fold for fold in range(count) if (number == fold).any()]
+
+
+@dataclass(frozen=True, eq=False)
+class Chosen:
+    """The candidate that was chosen, fitted on all rows, and the log-odds of the rows (n,) out of fold."""
+
+    fitted: Fitted
+    logits: Array64
+
+
+def choose(designs: Sequence[tuple[str, ...]], hits: Hits, y: Array64, seed: int = 0) -> Chosen:
+    """Choose by log-loss: the first design that is within one standard error of the best.
+
+    The standard error is that of the difference of the two, row by row. The penalty of each design is chosen first.
+    """
+    masks = folds(y, seed)
+    found: list[tuple[float, Array64]] = []
+    for design in designs:
+        tried = {}
+        for penalty in PENALTIES:
+            logits = np.empty(len(y))
+            for held in masks:
+                logits[held] = fit_design(design, hits[~held], y[~held], penalty).logits(hits[held])
+            tried[penalty] = logits
+        penalty = min(tried, key=lambda each: float(losses(tried[each], y).mean()))
+        found.append((penalty, tried[penalty]))
+    costs = [losses(logits, y) for _, logits in found]
+    best = min(costs, key=lambda cost: float(cost.mean()))
+    number = next(i for i, cost in enumerate(costs) if _about_as_good(cost - best))
+    penalty, logits = found[number]
+    return Chosen(fit_design(designs[number], hits, y, penalty), logits)
+
+
+def _about_as_good(excess: Array64) -> bool:
+    return bool(excess.mean() <= excess.std() / np.sqrt(len(excess)))
+
+
+def choose_both(hits: Hits, y: Array64, seed: int = 0) -> tuple[Chosen, Chosen | None]:
+    """Return the best without the distribution, and the best that adds it to that (None if there is none to add)."""
+    designs = list(DESIGNS.values())
+    for name in ("lengths", "votes"):
+        if name in hits.given:
+            designs += [(*design, name) for design in designs]
+    without = choose(designs, hits, y, seed)
+    extras = [name for name in DISTRIBUTION if name in hits.given]
+    sets = [(name,) for name in extras] + ([tuple(extras)] if len(extras) > 1 else [])
+    base = without.fitted.design
+    return without, choose([(*base, *added) for added in sets], hits, y, seed) if sets else None
+
+
+def better(without: Chosen, with_: Chosen | None, y: Array64) -> Chosen:
+    """Return the one with the distribution if it is better by more than one standard error, else the one without."""
+    if with_ is None or _about_as_good(losses(without.logits, y) - losses(with_.logits, y)):
+        return without
+    return with_
+
+
+def judged(hits: Hits, y: Array64, seed: int = 0) -> tuple[Array64, Array64 | None]:
+    """Return the log-odds (n,) of the best without and of the best with the distribution, by nested cross-validation.
+
+    Each row is scored by candidates that were chosen and fitted without its fold.
+    """
+    without, with_ = np.empty(len(y)), np.empty(len(y))
+    some = False
+    for held in folds(y, seed + 1):
+        both = choose_both(hits[~held], y[~held], seed)
+        for found, chosen in zip((without, with_), both, strict=True):
+            if chosen is not None:
+                found[held] = chosen.fitted.logits(hits[held])
+        some = both[1] is not None
+    return without, with_ if some else None
