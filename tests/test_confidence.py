@@ -145,7 +145,7 @@ def test_it_is_an_estimator_of_scikit_learn():
 def test_grades_are_a_match_from_a_grade_on(tiny):
     a, b, y = drawn(60)
     grades = np.where(y, 4.2, 1.8)
-    with pytest.raises(Sen2ProError, match=r"say which are a match: MatchConfidence\(match_from=4\)"):
+    with pytest.raises(Sen2ProError, match="say from which grade on they are a match, for instance match_from=4"):
         MatchConfidence().fit(tiny, a, b, grades)
     assert MatchConfidence(match_from=4).fit(tiny, a, b, grades).report().matches == y.sum()
 

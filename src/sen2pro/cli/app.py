@@ -10,7 +10,9 @@ from typer import Option
 from typer.core import TyperGroup
 
 from sen2pro import __version__
-from sen2pro.cli import classify, compare, data, demo, distill, encode, info, reproduce, score, show, specificity
+from sen2pro.cli import (
+    calibrate, classify, compare, data, demo, distill, encode, info, match, reproduce, score, show, specificity,
+)  # fmt: skip
 from sen2pro.cli.terminal import Console, in_flags, stopping_cleanly
 from sen2pro.errors import Sen2ProError
 
@@ -67,8 +69,8 @@ def _root(
 
 
 for _command in (
-    specificity.specificity, compare.compare, encode.encode, show.show, demo.demo, distill.distill, score.score,
-    reproduce.reproduce, info.info,
+    specificity.specificity, compare.compare, calibrate.calibrate, match.match, encode.encode, show.show, demo.demo,
+    distill.distill, score.score, reproduce.reproduce, info.info,
 ):  # fmt: skip
     app.command()(_command)
 app.add_typer(data.app, name="data")

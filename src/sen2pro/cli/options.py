@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sen2pro.cli.terminal import Console, in_flags
-from sen2pro.errors import Sen2ProError, Sen2ProWarning, TruncationWarning, one_of
+from sen2pro.errors import HeadMissing, Sen2ProError, Sen2ProWarning, TruncationWarning, one_of
 from sen2pro.files.text import check_path
 from sen2pro.settings import Settings
 
@@ -30,6 +30,9 @@ Column = Annotated[str | None, typer.Option("--column", "-c", help=COLUMN)]
 LongestLine = Annotated[int, typer.Option(help="Most bytes that a line, or a field of a table, may have.", min=1)]
 SkipBlank = Annotated[bool, typer.Option("--skip-blank", help="Pass over blank sentences.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the output if it exists.")]
+PairMethod = Annotated[
+    str, typer.Option(help="auto (one-pass if there is a head and no --samples), one-pass, sampling, shrinkage.")
+]
 DataFolder = Annotated[str | None, typer.Option("--data", help="Folder of evaluation data. (default: SEN2PRO_DATA)")]
 
 
@@ -81,6 +84,24 @@ def load(**settings: Any) -> Sen2Pro:
     from sen2pro.model import Sen2Pro
 
     return Sen2Pro(**settings)
+
+
+def load_for_pairs(method: str, settings: dict[str, Any]) -> Sen2Pro:
+    """Load a model; `auto` is one pass, or sampling where samples are asked for or, with a note, there is no head."""
+    headless = False
+    if method == "auto" and settings["samples"] is None:
+        try:
+            return load(**settings, method="one-pass")
+        except HeadMissing:
+            if settings["head"] is not None:
+                raise
+            headless = True
+    model = load(**settings, method="sampling" if method == "auto" else method)
+    need_head(model)
+    if headless:
+        what = f"there is no head for {model.encoder.name}, so sentences are sampled, which takes many passes"
+        warnings.warn(f"{what}; fit one with sen2pro distill and pass it with --head", Sen2ProWarning, stacklevel=2)
+    return model
 
 
 def need_head(model: Sen2Pro) -> None:

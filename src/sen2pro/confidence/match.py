@@ -93,8 +93,10 @@ class MatchConfidence(BaseEstimator):  # type: ignore[misc]  # scikit-learn has 
         seed, held_share = check_seed(self.seed), share(self.held_out)
         if held_share is None or held_share > 0.9:
             raise Sen2ProError(f"held_out must be a share from 0 to 0.9, not {shown(self.held_out)}")
+        y = _checked_labels(labels, self.match_from)
         x, groups = self._pairs(model, first, second)
-        y = _checked_labels(labels, len(x), self.match_from)
+        if len(x) != len(y):
+            raise Sen2ProError(f"there are {len(x)} pairs, but {len(y)} labels")
         self.model_, self.signature_ = model, model.signature()
         self.repeated_ = int(len(groups) - len(np.unique(groups)))
         if self.repeated_:
@@ -228,10 +230,11 @@ class MatchConfidence(BaseEstimator):  # type: ignore[misc]  # scikit-learn has 
         return np.asarray(expit(shift + slope * logits))
 
 
-def _checked_labels(labels: Any, n: int, match_from: float | None) -> Array64:
+def _checked_labels(labels: Any, match_from: float | None) -> Array64:
     values = np.asarray(listed(labels, "a list of labels"))
-    if values.shape != (n,):
-        raise Sen2ProError(f"there are {n} pairs, but {len(values)} labels")
+    if values.ndim != 1:
+        raise Sen2ProError(f"labels must be a list of numbers, not of shape {values.shape}")
+    n = len(values)
     if n < FEWEST:
         raise Sen2ProError(f"{n} labelled pairs are too few: it takes at least {FEWEST}, and 50 for a useful fit")
     if values.dtype.kind not in "biuf" or not np.isfinite(values).all():
@@ -245,7 +248,7 @@ def _checked_labels(labels: Any, n: int, match_from: float | None) -> Array64:
         if not np.isin(kinds, (0, 1)).all():
             raise Sen2ProError(
                 f"labels must be 1 (a match) and 0, but there are {len(kinds)} kinds: {shown(kinds.tolist())}. "
-                "If they are grades, say which are a match: MatchConfidence(match_from=4)"
+                "If they are grades, say from which grade on they are a match, for instance match_from=4"
             )
         y = values.astype(np.float64)
     matches = int(y.sum())

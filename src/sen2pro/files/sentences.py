@@ -159,7 +159,7 @@ class Source:
 
         with parquet.opened(self.path) as file:
             schema = file.schema_arrow
-            columns = [name for name in (self._column(schema.names), self.id_column) if name is not None]
+            columns = self._columns(schema.names)
             for name in columns:
                 if schema.names.count(name) > 1:
                     raise self._wrong("", f"the column {name!r} stands there more than once")
@@ -212,6 +212,10 @@ class Source:
             return not any(is_blank(self._record("", each, None).text) for each in values.to_pylist())
         except (Sen2ProError, UnicodeDecodeError):
             return False
+
+    def _columns(self, names: list[str]) -> list[str]:
+        """Return the columns to read."""
+        return [name for name in (self._column(names), self.id_column) if name is not None]
 
     def _column(self, names: list[str], place: str = "") -> str:
         """Return which of the columns holds the sentences; a row that has its own names says its place."""

@@ -1,4 +1,4 @@
-"""Every table, figure and theorem of the paper, by its name.
+"""Every table, figure and theorem of the paper, and the contests, by their names.
 
 >>> sorted(TABLES)
 ['C1', 'C2', 'C3', 'C4', 'F1', 'F2', 'F3', 'F4', 'T1', 'T10', 'T11', 'T2', 'T3', 'T4', 'T5', 'T6', 'T7', 'T8', 'T9',
@@ -44,14 +44,18 @@ PACKAGES = {
 
 
 def chosen(names: Sequence[str], method: str = "sampling") -> list[str]:
-    """Return the names of tables as they are written here; `all` are all that a method can give.
+    """Return the names of tables as they are written here.
+
+    `all` are all of the paper's that a method can give, `contests` the four that are not in the paper.
 
     >>> chosen(["t2", "TH1"])
     ['T2', 'Th1']
     """
     spelt = {name.lower(): [name] for name in TABLES}
-    spelt["all"] = [name for name in TABLES if method == "sampling" or name not in NEED_SAMPLES]
-    asked = [spelt.get(name.lower()) or [one_of("table", name, [*TABLES, "all"])] for name in names]
+    spelt["contests"] = [name for name in TABLES if name.startswith("C")]
+    of_paper = [name for name in TABLES if name not in spelt["contests"]]
+    spelt["all"] = [name for name in of_paper if method == "sampling" or name not in NEED_SAMPLES]
+    asked = [spelt.get(name.lower()) or [one_of("table", name, [*TABLES, "all", "contests"])] for name in names]
     return list(dict.fromkeys(name for some in asked for name in some))
 
 
