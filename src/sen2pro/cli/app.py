@@ -11,7 +11,19 @@ from typer.core import TyperGroup
 
 from sen2pro import __version__
 from sen2pro.cli import (
-    calibrate, classify, compare, data, demo, distill, encode, info, match, reproduce, score, show, specificity,
+    calibrate,
+    classify,
+    compare,
+    data,
+    demo,
+    distill,
+    encode,
+    info,
+    match,
+    reproduce,
+    score,
+    show,
+    specificity,
 )  # fmt: skip
 from sen2pro.cli.terminal import Console, in_flags, stopping_cleanly
 from sen2pro.errors import Sen2ProError

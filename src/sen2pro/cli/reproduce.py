@@ -13,7 +13,9 @@ from sen2pro.settings import DEFAULT_MODEL, DEFAULT_SAMPLES
 @options.with_settings("samples", "head", "dropout", "device", "trust_remote_code", "allow_pickle")
 def reproduce(
     settings: dict[str, Any],
-    tables: Annotated[list[str], Argument(help="T1 to T11, F1 to F4, Th1, Th2, or all.", metavar="TABLE...")],
+    tables: Annotated[
+        list[str], Argument(help="T1 to T11, F1 to F4, Th1, Th2, or all; C1 to C4, or contests.", metavar="TABLE...")
+    ],
     model: Annotated[str, Option("--model", "-m", help="Hub id, folder, or an encoder of the paper.")] = DEFAULT_MODEL,
     preset: Annotated[
         str | None,
