@@ -243,12 +243,12 @@ def test_a_folder_without_a_confidence_says_so(new, tmp_path):
     assert f"there is no confidence in {tmp_path}" in said
 
 
-def test_text_that_the_head_does_not_cover_gets_a_note(calibrated, tmp_path):
-    long = " ".join(["word"] * 200)
-    data = table(tmp_path / "new.csv", [*NEW, (long, NEW[0][0])], ("first", "second"))
+def test_a_language_that_the_head_does_not_cover_gets_a_note(calibrated, tmp_path):
+    greek = "Η γάτα κοιμάται στον καναπέ.", "Το παιδί παίζει."
+    data = table(tmp_path / "new.csv", [*NEW, greek], ("first", "second"))
     code, said = run("match", data, tmp_path / "out.csv", "--confidence", calibrated[0])
     assert code == 0, said
-    assert "note: 1 of 6 sentences are far from what the head was fitted on" in said
+    assert "note: 2 of 7 sentences are far from what the head was fitted on" in said
 
 
 def test_without_matplotlib_there_is_no_picture_and_this_is_said(tmp_path, monkeypatch):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from sen2pro.confidence import MatchConfidence
 
 PICTURE = "reliability.png"
-_PRECISIONS = (0.8, 0.9, 0.95, 0.99)
+_PRECISIONS = (0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
 _CHUNK = 4096  # pairs read at once
 
 
@@ -27,7 +27,7 @@ def calibrate(
     pairs: Annotated[
         str, Argument(help="CSV, TSV, JSONL or Parquet with the columns first, second and label.", metavar="PAIRS")
     ],
-    folder: Annotated[str, Argument(help="A new folder for what was learned, and a picture.")],
+    folder: Annotated[str, Argument(help="A new folder for what was learned, and a picture.", metavar="FOLDER")],
     match_from: Annotated[
         float | None, Option(help="For graded labels: the least grade of a match. (default: labels are 1 and 0)")
     ] = None,
@@ -55,7 +55,7 @@ def calibrate(
     confidence.save(target)
     console = Console()
     console.say(f"{len(found)} pairs -> {target}\n\nOn pairs not learned from:\n{confidence.report()}\n")
-    console.say("Precision that can be promised for new pairs of this kind, each with a certainty of 95 %:")
+    console.say("Precision that can be promised for new pairs of this kind, each for itself with a certainty of 95 %:")
     for precision in _PRECISIONS:
         console.say(f"  {precision:<6g}{_promised(confidence, precision)}")
     if find_spec("matplotlib") is not None:

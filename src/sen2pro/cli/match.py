@@ -31,7 +31,7 @@ def match(
     pairs: Annotated[
         str, Argument(help="CSV, TSV, JSONL or Parquet with the columns first and second.", metavar="PAIRS")
     ],
-    output: Annotated[str, Argument(help="A .csv, .tsv or .jsonl file.")],
+    output: Annotated[str, Argument(help="A .csv, .tsv or .jsonl file.", metavar="OUT")],
     confidence: Annotated[str, Option(help="The folder that sen2pro calibrate wrote.")],
     precision: Annotated[float, Option(help="The least share of the pairs called a match that are one.")] = 0.95,
     certainty: Annotated[float, Option(help="One minus the chance that the labels mislead the promise.")] = 0.95,
