@@ -8,6 +8,7 @@ from typer import Option
 
 from sen2pro.cli import options
 from sen2pro.cli.terminal import Console
+from sen2pro.errors import HeadMissing
 from sen2pro.pictures import panels
 
 # Each topic is said in three ways of about the same length: twice exactly, and once vaguely.
@@ -42,6 +43,10 @@ def demo(
         model = options.load(**settings)
         parts = model.encode_sources(SENTENCES)
         both = model.join(parts)
+        try:
+            scores = [f"{score:.0f}" for score in model.specificity(SENTENCES).score]
+        except HeadMissing:  # another model, whose percentiles nobody has fitted
+            scores = []
     similarity = model.similarity(both, both)
     np.fill_diagonal(similarity, -np.inf)
     nearest = similarity.argmax(axis=1)
@@ -49,20 +54,22 @@ def demo(
 
     numbers = {"uncertainty": both, "model": parts["model"], "data": parts["data"]}
     table = Table(
-        Column(justify="right"), Column("sentence", ratio=1), "nearest",
+        Column(justify="right"), Column("sentence", ratio=1),
+        *([Column("specificity", justify="right")] if scores else []), "nearest",
         *(Column(name, justify="right") for name in numbers),
         title="A dozen sentences as Gaussians: four topics, each said in three ways", title_justify="left",
     )  # fmt: skip
     for i, (sentence, j) in enumerate(zip(SENTENCES, nearest, strict=True)):
         mark = f"[green]{j + 1:2d} ✓[/]" if right[i] else f"[red]{j + 1:2d} ✗ {TOPICS[j]}[/]"
         variances = (f"{each.total_variance[i]:.3f}" for each in numbers.values())
-        table.add_row(str(i + 1), sentence, mark, *variances, end_section=i % 3 == 2)
+        table.add_row(str(i + 1), sentence, *scores[i : i + 1], mark, *variances, end_section=i % 3 == 2)
     console = Console()
     console.print(table)
     topics = f"The nearest sentence has the same topic for {sum(right)} of {len(SENTENCES)}."
     meaning = "uncertainty = total variance; 'model' is what dropout changes, 'data' what editing one word changes."
     vague = "The third of each topic is the vague one, at the same length."
-    console.print(f"{topics} {vague}\n{meaning}", highlight=False)
+    specific = "specificity: more specific than so many % of English sentences.\n" if scores else ""
+    console.print(f"{vague} {topics}\n{specific}{meaning}", highlight=False)
     if find_spec("matplotlib") is None:
         console.print("No picture: matplotlib is missing. pip install 'sen2pro\\[plot]'", style="yellow")
     else:
