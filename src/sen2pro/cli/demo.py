@@ -52,7 +52,7 @@ def demo(
     nearest = similarity.argmax(axis=1)
     right = [TOPICS[j] == TOPICS[i] for i, j in enumerate(nearest)]
 
-    numbers = {"uncertainty": both, "model": parts["model"], "data": parts["data"]}
+    numbers = {"model": parts["model"], "data": parts["data"]}
     table = Table(
         Column(justify="right"), Column("sentence", ratio=1),
         *([Column("specificity", justify="right")] if scores else []), "nearest",
@@ -66,7 +66,7 @@ def demo(
     console = Console()
     console.print(table)
     topics = f"The nearest sentence has the same topic for {sum(right)} of {len(SENTENCES)}."
-    meaning = "uncertainty = total variance; 'model' is what dropout changes, 'data' what editing one word changes."
+    meaning = "model, data: total variances; what dropout changes, and what editing one word changes."
     vague = "The third of each topic is the vague one, at the same length."
     specific = "specificity: more specific than so many % of English sentences.\n" if scores else ""
     console.print(f"{vague} {topics}\n{specific}{meaning}", highlight=False)
