@@ -146,7 +146,7 @@ def _precision(s: Array64, y: Array64, planning: tuple[Array64, Array64], target
     if needed is None:
         reason = f"the highest precision that {total} labels suggest at any threshold is {best:.3f}"
     else:
-        needed = max(needed, total + 1)
+        needed = max(needed, -(-total * 5 // 4))  # fewer than a quarter more would be no advice
         reason = f"{total} labels are too few to be sure; about {needed} would probably do"
     return Promise(None, f"no precision of {target:g} can be promised: {reason}", needed)
 

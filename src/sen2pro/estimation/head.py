@@ -125,9 +125,9 @@ def on_sphere(mean: Array64, variance: Array64) -> Array64:
     return np.asarray(mean * length / np.maximum(np.linalg.norm(mean, axis=-1, keepdims=True), 1e-12))
 
 
-def _figure(value: float) -> str:
+def _figure(value: float | None) -> str:
     """Print an R2; how far it is below 0 says little, since it is a share of what may be next to nothing."""
-    return "unknown" if np.isnan(value) else "below 0" if value < 0 else f"{value:.2f}"
+    return "unknown" if value is None or np.isnan(value) else "below 0" if value < 0 else f"{value:.2f}"
 
 
 class Prediction(NamedTuple):
@@ -196,7 +196,7 @@ class Head:
         for source, shares in self.quality.items():
             figures = ", ".join(f"{name} {_figure(value)}" for name, value in shares.items())
             lines.append(f"  {source:5s} {figures}; worth {self.strengths[source].samples:.0f} samples")
-        if any(np.isnan(value) for shares in self.quality.values() for value in shares.values()):
+        if "unknown" in {_figure(value) for shares in self.quality.values() for value in shares.values()}:
             lines.append(f"unknown: cannot be told from {self._taught()}")
         return "\n".join([*lines, *([self.flaw] if self.flaw else [])])
 
@@ -210,7 +210,9 @@ class Head:
         the sign of R2 is often known where its size is not.
         """
         figures = [(source, name, r2) for source, shares in self.quality.items() for name, r2 in shares.items()]
-        worse = [f"{source}: {name}" for source, name, r2 in figures if "variance" in name and r2 < 0]
+        worse = [
+            f"{source}: {name}" for source, name, r2 in figures if "variance" in name and r2 is not None and r2 < 0
+        ]
         if not worse:
             return ""
         return (
