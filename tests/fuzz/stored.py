@@ -259,7 +259,7 @@ class Heads(Family):
 
 def _state(head: Head) -> dict[str, Any]:
     about = {name: getattr(head, name) for name in ("space", "corpus", "teacher", "quality", "layers", "strengths")}
-    maps = {name: (linear.layers, linear.transform) for name, linear in head._maps()}
+    maps = {name: (linear.layers, linear.transform) for name, linear in head._maps().items()}
     return {**about, "maps": maps, "rest": head.coverage.rest, "numbers": head._tensors()}
 
 

@@ -44,7 +44,7 @@ def insert_word(sentence: str, vocabulary: Sequence[str], seed: int, sample: int
     """Return copy number `sample` of a sentence with one word of the vocabulary inserted somewhere.
 
     >>> insert_word("the quick brown fox", ["word"], seed=0, sample=0)
-    'the quick brown word fox'
+    'the word quick brown fox'
     """
     words = sentence.split()
     draw = _drawer(key("insert", seed, " ".join(words), sample))
