@@ -231,3 +231,22 @@ def test_the_command_names_what_is_wrong(tmp_path):
     source.write_text("A sentence.\n")
     assert "unknown file suffix" in run("specificity", source, tmp_path / "out.xlsx").output
     assert run("specificity", tmp_path / "none.txt", tmp_path / "out.csv").exit_code == 2
+
+
+def test_the_contest_compares_our_measure_with_its_rivals(tmp_path, monkeypatch):
+    from sen2pro.paper.lab import Lab
+    from sen2pro.paper.store import Store
+    from sen2pro.paper.tables import reproduce
+
+    (tmp_path / "data" / "specificity").mkdir(parents=True)
+    rated = [*((text, 1) for text in VAGUE), *((text, 4) for text in SPECIFIC)]
+    rows = [f"{text} {i}\t{rating + i / 10}" for i in range(6) for text, rating in rated]
+    for name in ("posts_train", "posts_test", "other"):
+        path = tmp_path / "data" / "specificity" / f"{name}.tsv"
+        path.write_text("sentence\tspecificity\n" + "\n".join(rows) + "\n")
+    monkeypatch.setenv("SEN2PRO_DATA", str(tmp_path / "data"))
+    result = reproduce("C1", Lab(method="one-pass", store=Store(tmp_path, show=False)))
+    agreement = {(row[0], row[1]): float(row[3]) for row in result.grids[0].rows}
+    assert {name for name, _ in agreement} == {"posts_test", "other"}  # the training part is only learned from
+    assert agreement["other", "specificity"] > 0.7
+    assert agreement["posts_test", "regressor (supervised)"] > 0.7
