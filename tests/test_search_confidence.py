@@ -359,3 +359,9 @@ def test_c4_judges_all_ways_on_the_same_queries(lab, monkeypatch):
     assert {"max", "std", "diff1", "DenseQPP", "ours, with the distribution", "ridge on the sorted scores"} <= ways
     assert "NaN" not in json.dumps(result.numbers)
     assert any("the first hit is right for" in note for note in result.notes)
+
+
+def test_other_columns_than_those_it_was_fitted_with_are_an_error_that_says_so():
+    logistic = fit_logistic(np.array([[0.0], [1.0], [2.0], [3.0]]), np.array([0.0, 0.0, 1.0, 1.0]), penalty=1.0)
+    with pytest.raises(Sen2ProError, match="fitted on 1 numbers of a query, but there are 2"):
+        logistic.logits(np.zeros((3, 2)))

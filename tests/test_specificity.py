@@ -168,6 +168,17 @@ def test_a_head_of_another_model_is_refused(saved, tiny_folder):
         Sen2Pro(str(tiny_folder)).specificity("the dog")
 
 
+def test_a_head_that_reads_layers_which_the_model_has_not_is_refused(saved, tiny_folder):
+    for path in saved.iterdir():
+        shutil.copy(path, tiny_folder)
+    document = json.loads((tiny_folder / heads.CONFIG).read_text())
+    document["layers"] = [99]
+    document.pop("digest")
+    (tiny_folder / heads.CONFIG).write_text(json.dumps(document))
+    with pytest.raises(Sen2ProError, match="fitted for another model: layers differ"):
+        Sen2Pro(str(tiny_folder)).specificity("the dog")
+
+
 def test_explain_finds_the_words_that_carry_a_sentence(minilm):
     explanation = minilm.explain("Well, the guitar was sort of loud.")
     assert explanation.words[explanation.moves.argmax()] == "guitar"

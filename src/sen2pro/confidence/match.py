@@ -22,6 +22,7 @@ from sen2pro.confidence.default import shipped_slope
 from sen2pro.confidence.features import Encoded, encode, features
 from sen2pro.confidence.guarantee import Rule, promise
 from sen2pro.errors import Sen2ProError, Sen2ProWarning, shown
+from sen2pro.files.encoding import far_from_head
 from sen2pro.files.text import check_path
 from sen2pro.gaussian import Gaussian
 from sen2pro.model import Sen2Pro
@@ -30,7 +31,6 @@ from sen2pro.types import Array64
 
 FEWEST = 20  # labelled pairs
 _FEWEST_OF_A_KIND = 4  # so that each half has two
-_UNCOVERED = 0.01  # `Gaussian.coverage` below which a head does not know such text
 _OF_THE_FIT = (*MATTERS, "samples", "max_length", "prompt")  # what may not differ between fitting and using
 Sentences = str | Sequence[str] | Encoded
 
@@ -289,8 +289,7 @@ def _check_signature(fitted: Signature, given: Signature) -> None:
 
 
 def _warn_of_uncovered(encoded: Encoded) -> None:
-    coverage = encoded.joined.coverage
-    far = 0 if coverage is None else int((coverage < _UNCOVERED).sum())
+    far = far_from_head(encoded.joined)
     if far:
         warnings.warn(
             f"{far} of {len(encoded)} sentences are far from what the head was fitted on, another language or length "

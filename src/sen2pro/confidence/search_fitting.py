@@ -9,7 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
+from sen2pro.confidence.candidates import losses
 from sen2pro.confidence.search_features import DESIGNS, DISTRIBUTION, TEMPERATURES, Hits, columns, entropy
+from sen2pro.errors import Sen2ProError
 from sen2pro.types import Array64
 
 PENALTIES = (1.0, 10.0, 100.0)  # of the squared weights of features that vary by 1
@@ -28,6 +30,11 @@ class Logistic:
 
     def logits(self, x: Array64) -> Array64:
         """Return the log-odds (n,) of rows of features (n, f)."""
+        if x.shape[1] != len(self.centre):
+            raise Sen2ProError(
+                f"this confidence was fitted on {len(self.centre)} numbers of a query, but there are {x.shape[1]}; "
+                "pass what it was fitted with, or fit again"
+            )
         return np.asarray(self.weights[0] + ((x - self.centre) / self.spread) @ self.weights[1:])
 
 
@@ -61,11 +68,6 @@ def fit_logistic(x: Array64, y: Array64, penalty: float) -> Logistic:
         if before - now < 1e-9 * (1 + before):
             break
     return Logistic(centre, spread, weights)
-
-
-def losses(logits: Array64, y: Array64) -> Array64:
-    """Return -log P(label) of each row (n,), in nats."""
-    return np.asarray(np.logaddexp(0, logits) - y * logits)
 
 
 @dataclass(frozen=True, eq=False)

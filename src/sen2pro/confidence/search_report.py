@@ -4,22 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-from scipy.special import expit
-
-from sen2pro.confidence.search_fitting import losses
-from sen2pro.metrics.probabilities import calibration_error
+from sen2pro.confidence.candidates import losses
+from sen2pro.confidence.report import Line, measured
 from sen2pro.metrics.statistics import mean_statistic, paired_bootstrap
 from sen2pro.types import Array64
-
-
-@dataclass(frozen=True)
-class SearchLine:
-    """The measures of one way: log-loss and calibration error (smaller is better), and the area under the ROC curve."""
-
-    log_loss: float
-    auroc: float
-    calibration_error: float
 
 
 @dataclass(frozen=True)
@@ -33,8 +21,8 @@ class SearchReport:
     queries: int
     right: int
     chosen: str
-    without: SearchLine
-    with_distribution: SearchLine | None = None
+    without: Line
+    with_distribution: Line | None = None
     gain: float | None = None
     low: float | None = None
     high: float | None = None
@@ -56,17 +44,9 @@ class SearchReport:
 
 def compared(without: Array64, with_: Array64 | None, y: Array64, chosen: str) -> SearchReport:
     """Compare the log-odds (n,) of two ways on the same labels."""
-    about = len(y), int(y.sum()), chosen, _measured(without, y)
+    about = len(y), int(y.sum()), chosen, measured(without, y)
     if with_ is None:
         return SearchReport(*about)
     ours, baseline = (mean_statistic(losses(logits, y)) for logits in (with_, without))
     found = paired_bootstrap([ours], baseline, len(y), smaller_is_better=True)
-    return SearchReport(*about, _measured(with_, y), -found.gain, -found.high, -found.low, found.verdict)
-
-
-def _measured(logits: Array64, y: Array64) -> SearchLine:
-    from sklearn.metrics import roc_auc_score
-
-    p = expit(logits)
-    error = calibration_error(np.stack([1 - p, p], axis=1), y.astype(np.int64))
-    return SearchLine(float(losses(logits, y).mean()), float(roc_auc_score(y, logits)), error)
+    return SearchReport(*about, measured(with_, y), -found.gain, -found.high, -found.low, found.verdict)

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sen2pro import __version__
+from sen2pro.confidence.report import Line
 from sen2pro.confidence.search_features import DESIGNS, EXTRAS
 from sen2pro.confidence.search_fitting import Fitted, Logistic
-from sen2pro.confidence.search_report import SearchLine, SearchReport
+from sen2pro.confidence.search_report import SearchReport
 from sen2pro.errors import Sen2ProError
 from sen2pro.files import documents
 from sen2pro.files.atomic import new_folder
@@ -24,7 +25,7 @@ FILE, FORMAT = "sen2pro_search_confidence.json", 1
 _NUMBERS = list_of(NUMBER)
 _LOGISTIC = record(dict.fromkeys(("centre", "spread", "weights"), _NUMBERS))
 _EXAMPLES = record({"scores": _NUMBERS, "labels": list_of(COUNT)})
-_LINE = record({field.name: NUMBER for field in fields(SearchLine)})
+_LINE = record({field.name: NUMBER for field in fields(Line)})
 _PARTS = one_of_texts(*dict.fromkeys(part for design in DESIGNS.values() for part in design), *EXTRAS)
 _GAIN = dict.fromkeys(("gain", "low", "high"), either(NULL, NUMBER))
 _REPORT = record({
@@ -65,9 +66,7 @@ def read(folder: Path) -> dict[str, Any]:
     later, report = found["later"], found["report"]
     logistic = _logistic(found["logistic"], str(path))
     lines = {
-        name: value and SearchLine(**value)
-        for name, value in report.items()
-        if name in ("without", "with_distribution")
+        name: value and Line(**value) for name, value in report.items() if name in ("without", "with_distribution")
     }
     if found["hits"] < 2 or not found["temperature"] > 0 or (later and not later["unit"] > 0):
         raise Sen2ProError(f"{path}: there must be 2 hits at least, and the temperature and unit must be above 0")

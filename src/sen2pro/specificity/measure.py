@@ -94,12 +94,16 @@ def specificity(
 
 def find(model: Sen2Pro) -> SpecificityHead | None:
     """Return the specificity head of a model: with its head, in its folder, or the one that comes with the package."""
-    if model.head is not None and model.head.specificity is not None:
-        return model.head.specificity
     folder, signature = model.encoder.folder, model.signature()
-    head = SpecificityHead.load(folder) if folder and (folder / CONFIG).is_file() else shipped(signature)
-    if head is not None and (misfits := head.misfits(signature)):
-        raise Sen2ProError(f"the specificity head in {folder} was fitted for another model; {misfits} differ")
+    if model.head is not None and model.head.specificity is not None:
+        head = model.head.specificity
+    elif folder and (folder / CONFIG).is_file():
+        head = SpecificityHead.load(folder)
+    else:
+        return shipped(signature)
+    misfits = head.misfits(signature) or (["layers"] if max(head.layers, default=-1) >= model.encoder.depth else [])
+    if misfits:
+        raise Sen2ProError(f"the specificity head was fitted for another model: {', '.join(misfits)} differ")
     return head
 
 
