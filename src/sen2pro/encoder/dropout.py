@@ -68,9 +68,11 @@ class KeyedDropout(TorchFunctionMode):
     def _dropout(
         self, input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False, train: bool = True
     ) -> Tensor:
-        if not (training and train):
-            return input
-        rate = p if self.rate is None else self.rate
+        return self.apply(input, p) if training and train else input
+
+    def apply(self, input: Tensor, rate: float) -> Tensor:
+        """Drop out entries of a tensor, whose shape says what it is, at the network's own rate or in its place ours."""
+        rate = rate if self.rate is None else self.rate
         kind, rows = self._place(tuple(input.shape))
         if rows.start == 0:
             self.sites.append(Site(kind, rate))

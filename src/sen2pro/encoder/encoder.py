@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import inspect
 import re
 import threading
@@ -11,6 +10,7 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from functools import cached_property
 from itertools import chain
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -20,9 +20,18 @@ from torch import Tensor, nn
 
 from sen2pro.checks import check_text
 from sen2pro.encoder.dropout import KeyedDropout, Site, Tokens, mode
-from sen2pro.encoder.loading import Parts, is_sentence_transformer, load, quietly, usable, with_dropout_modules
+from sen2pro.encoder.folders import Understood, weights_hash
+from sen2pro.encoder.loading import (
+    Library,
+    Parts,
+    is_sentence_transformer,
+    load,
+    quietly,
+    usable,
+    with_dropout_modules,
+)
+from sen2pro.encoder.native import Network
 from sen2pro.encoder.packing import PACKED, Layout, register
-from sen2pro.encoder.vocabulary import whole_words
 from sen2pro.errors import Sen2ProError, TruncationWarning, one_of
 from sen2pro.settings import Settings
 
@@ -35,6 +44,9 @@ _LOCKS: WeakKeyDictionary[nn.Module, threading.RLock] = WeakKeyDictionary()
 class Encoder(Parts):
     """A pre-trained network with its tokenizer and pooling.
 
+    A folder of a common family is read and run by our own code (`native.py`). Every other model, and one whose weights
+    somebody may have changed, runs as transformers and sentence-transformers load it, which is the reference.
+
     Parameters
     ----------
     model
@@ -44,51 +56,98 @@ class Encoder(Parts):
     """
 
     def __init__(self, model: Any, **options: Any) -> None:
-        settings = model if isinstance(model, Settings) else Settings(model, **options)
+        self._settings = settings = model if isinstance(model, Settings) else Settings(model, **options)
         vars(self).update(vars(load(settings)))
         self.pooling, self.precision = settings.pooling, settings.precision
-        self.rate: float | None = None  # in place of the network's own rates of dropout
-        self._lock = _LOCKS.setdefault(self.network, threading.RLock())
-        self._inputs = set(inspect.signature(self.network.forward).parameters)
+        self.rate = settings.dropout  # in place of the network's own rates of dropout
         self._hashed: tuple[int, str] = (-1, "")
+        self._loading = threading.Lock()
+        self._library: Library | None = None
+        if isinstance(self.model, Library):
+            self._take(self.model)
+        else:
+            self.sites, self.may_pad = self.model.network.sites(self.rate), True
+            self.trained_with_dropout = any(site.rate for site in self.model.network.sites(None))
+
+    def _take(self, library: Library) -> None:
+        """Try a model of the libraries, and keep what is found out about it."""
+        self._lock = _LOCKS.setdefault(library.network, threading.RLock())
+        self._inputs = set(inspect.signature(library.network.forward).parameters)
+        self._library, rate, self.rate = library, self.rate, None
         register()
         with usable(self.folder):
             self.sites, self.may_pad, self._first = self._probe()
             self.trained_with_dropout = any(site.rate for site in self.sites)
-            if settings.dropout is not None:
-                self.rate = settings.dropout
-                self.network = with_dropout_modules(self.network, self.rate)
+            if rate is not None:
+                self.rate = rate
+                library.network = with_dropout_modules(library.network, rate)
                 self.sites, self.may_pad, self._first = self._probe()
             self._compare_with_source()
         self._versions_at_start = self._versions()
+
+    @property
+    def library(self) -> Library:
+        """The model as the libraries have it: loaded when it is first asked for, if our own code runs this one."""
+        with self._loading:
+            if self._library is None:
+                parts = load(self._settings, native=False)
+                assert isinstance(parts.model, Library)
+                before = self.hash
+                self._take(parts.model)
+                if self.hash != before:
+                    raise Sen2ProError(f"the weights in {self.folder} have changed since they were loaded")
+                return parts.model
+            return self._library
+
+    @property
+    def native(self) -> Understood | None:
+        """The model as our own code runs it; None where the libraries do, or where a weight has changed."""
+        return self.model if not isinstance(self.model, Library) and self.is_as_loaded else None
+
+    source: Any = property(attrgetter("library.source"))
+    """The whole model, as it was given or as the libraries load it."""
+    network: Any = property(attrgetter("library.network"))
+    """The transformer of `source`."""
+    tokenizer: Any = property(attrgetter("library.tokenizer"))
+    """The tokenizer of `source`."""
 
     def _versions(self) -> int:
         """Return a number that grows with every change of a weight; inference tensors cannot change."""
         return sum(tensor._version for _, tensor in self._weights() if not tensor.is_inference())
 
     def _weights(self) -> list[tuple[str, Tensor]]:
-        named = (item for module in (self.network, *self.tail) for item in sorted(module.state_dict().items()))
+        assert self._library is not None
+        modules = (self._library.network, *self._library.tail)
+        named = (item for module in modules for item in sorted(module.state_dict().items()))
         # A pooler is not used here, and random where a checkpoint has none.
         return [(name, tensor) for name, tensor in named if not name.startswith("pooler.")]
 
     @property
     def is_as_loaded(self) -> bool:
         """Whether no weight has changed since the encoder was made."""
-        return self._versions() == self._versions_at_start
+        return self._library is None or self._versions() == self._versions_at_start
 
     @property
     def packs(self) -> bool:
         """Whether sentences stand in one row, without padding."""
-        return self._first is not None
+        return self.native is not None or self._first is not None
 
     @property
     def device(self) -> torch.device:
         """Where the network is."""
-        return torch.device(next(self.network.parameters()).device)
+        return torch.device(next(self.network.parameters()).device if self._library else "cpu")
+
+    @property
+    def parameters(self) -> int:
+        """The number of weights in use."""
+        native = self.native
+        return native.network.parameters if native else sum(tensor.numel() for _, tensor in self._weights())
 
     @property
     def token_budget(self) -> int:
         """How many tokens a batch should have: what lies in the caches of a CPU's cores, or fills a GPU."""
+        if self.native is not None:
+            return 512  # each thread has a batch of its own
         return min(512 * torch.get_num_threads(), 4096) if self.device.type == "cpu" else 16384
 
     @property
@@ -96,32 +155,31 @@ class Encoder(Parts):
         """The pooling in use, by name."""
         if self.pooling is not None:
             return self.pooling
-        modes = next((m.pooling_mode for m in self.tail if hasattr(m, "pooling_mode")), "mean")
+        if not isinstance(self.model, Library):
+            return self.model.pooling
+        modes = next((m.pooling_mode for m in self.model.tail if hasattr(m, "pooling_mode")), "mean")
         return modes if isinstance(modes, str) else "+".join(modes)
 
     @property
     def hash(self) -> str:
         """Eight hex digits of a sha256 over all weights in use: the same however the model was loaded."""
+        if self._library is None and not isinstance(self.model, Library):
+            return self.model.hash
         state = self._versions()  # a model that was trained on gets another hash
         if self._hashed[0] != state:
-            digest = hashlib.sha256()
-            for name, tensor in self._weights():
-                digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-                digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
-            self._hashed = state, digest.hexdigest()[:8]
+            self._hashed = state, weights_hash(self._weights())
         return self._hashed[1]
 
     @cached_property
     def vocabulary(self) -> list[str]:
         """The whole words of the tokenizer, for word-level edits."""
-        numbers, special = self.tokenizer.get_vocab(), set(self.tokenizer.all_special_tokens)
-        tokens = [token for token in sorted(numbers, key=numbers.get) if token not in special]
-        return whole_words(tokens, lambda token: str(self.tokenizer.convert_tokens_to_string([token])))
+        return self.texts.words()
 
     @cached_property
     def dim(self) -> int:
         """The number of dimensions of a vector."""
-        return self.forward(self.tokens(_PROBES[:1])).shape[1]
+        native = self.native
+        return native.network.width if native else self.forward(self.tokens(_PROBES[:1])).shape[1]
 
     def prompt(self, prompt: str | None, prompt_name: str | None) -> str:
         """Return the text to put before each sentence, as sentence-transformers would choose it."""
@@ -134,7 +192,7 @@ class Encoder(Parts):
 
     def prompt_length(self, prompt: str) -> int:
         """Return how many tokens a prompt takes, for models that leave it out of the pooling (0 for the others)."""
-        if not prompt or all(getattr(module, "include_prompt", True) for module in self.tail):
+        if not prompt or self.native or all(getattr(module, "include_prompt", True) for module in self.library.tail):
             return 0
         ids = self.tokens([prompt])[0]
         return len(ids) - (ids[-1] in self.tokenizer.all_special_ids)
@@ -143,10 +201,10 @@ class Encoder(Parts):
         """Return the token ids of each text, special tokens included, cut to what the network takes."""
         if not texts:
             return []
-        tokens: list[Tokens] = self.tokenizer(list(texts), truncation=False, padding=False, verbose=False)["input_ids"]
+        tokens = self.texts.ids(texts)
         long = [i for i, ids in enumerate(tokens) if len(ids) > self.max_length]
         for i in long:
-            tokens[i] = self._truncated(texts[i])["input_ids"]
+            tokens[i] = self.texts.cut(texts[i], self.max_length)[0]
         if long and warn:
             warnings.warn(TruncationWarning(len(long), len(texts), self.max_length), stacklevel=5)
         if not all(tokens):
@@ -155,19 +213,19 @@ class Encoder(Parts):
 
     def seen(self, text: str, prompt: str = "") -> str:
         """Return a text as far as the network sees it: an edit beyond that would change nothing."""
-        if not self.tokenizer.is_fast:
+        offsets = self.texts.cut(prompt + text, self.max_length)[1]
+        if offsets is None:
             return text
-        offsets = self._truncated(prompt + text, return_offsets_mapping=True)["offset_mapping"]
         spans = [(start, end) for start, end in offsets if end > start]
         part = (prompt + text)[max(spans[0][0], len(prompt)) : spans[-1][1]] if spans else ""
         return part if part.strip() else text
 
-    def _truncated(self, text: str, **options: Any) -> Any:
-        return self.tokenizer(text, truncation=True, max_length=self.max_length, verbose=False, **options)
-
     @cached_property
     def depth(self) -> int:
         """How many hidden states there are to read, the embeddings' first; 0 if the network does not show them."""
+        native = self.native
+        if native is not None:
+            return native.network.depth + 1
         inputs, _ = self._batch(self.tokens(_PROBES[:1]), None)
         with self._lock, torch.inference_mode(), mode(self.network, sampling=False):
             states = self.network(**inputs, output_hidden_states=True, return_dict=True)
@@ -188,11 +246,24 @@ class Encoder(Parts):
         The sample `numbers` of the rows switch dropout on, keyed by `seed`. Further columns hold the average over the
         tokens of each hidden state in `layers`. Rows of one length should stand together. `gradient` is for training.
         """
-        layout = None
-        if self._first is not None and not gradient:
-            layout = Layout([len(ids) for ids in tokens], self._first)
+        native, layout = None if gradient else self.native, None
+        if native is not None or (not gradient and self.library and self._first is not None):
+            layout = Layout([len(ids) for ids in tokens], 0 if native else self._first or 0)
         dropout = None if numbers is None else KeyedDropout(seed, tokens, numbers, self.rate, layout)
+        if native is not None and layout is not None:
+            return self._forward_native(native.network, tokens, dropout, layout, layers)
         return self._forward(tokens, dropout, layout, prompt_length, layers, gradient)
+
+    def _forward_native(
+        self, network: Network, tokens: Sequence[Tokens], dropout: KeyedDropout | None, layout: Layout,
+        layers: Sequence[int],
+    ) -> Tensor:  # fmt: skip
+        pooled = {"first-last-avg": (1, network.depth)}.get(self.pooling_name, (network.depth,))
+        with torch.inference_mode():
+            states = network(tokens, layout, dropout, {*pooled, *layers})
+            pool = layout.first_tokens if self.pooling_name == "cls" else layout.averages
+            vectors = torch.stack([pool(states[number]) for number in pooled]).mean(0)
+            return torch.cat([vectors, *(layout.averages(states[number]) for number in layers)], dim=1)
 
     def _forward(
         self,
@@ -218,11 +289,11 @@ class Encoder(Parts):
                 hidden.insert(0, unpack(states.hidden_states[1]))  # not the embeddings: the paper means the first layer
             averages = [_pool("mean", [unpack(states.hidden_states[i])], mask).float() for i in layers]
             features = {"token_embeddings": hidden[-1], "attention_mask": mask}
-            if self.pooling is not None or not self.tail:
+            if self.pooling is not None or not self.library.tail:
                 features["sentence_embedding"] = _pool(self.pooling or "mean", hidden, mask)
             if prompt_length:
                 features["prompt_length"] = prompt_length
-            for module in self.tail:
+            for module in self.library.tail:
                 if not (self.pooling is not None and hasattr(module, "pooling_mode")):
                     with mode(module, sampling=False):
                         features = module(features)

@@ -13,31 +13,44 @@ from typing import Any
 import torch
 from torch import nn
 
+from sen2pro.encoder.folders import Understood, understand
 from sen2pro.encoder.resolve import resolve
+from sen2pro.encoder.texts import LibraryTokenizer, TextTokenizer
 from sen2pro.encoder.trust import check_folder, check_weights
 from sen2pro.errors import Sen2ProError, shown
 from sen2pro.settings import Settings
 
 
 @dataclass(eq=False, repr=False)
-class Parts:
-    """What an encoder is made of, as it was loaded."""
+class Library:
+    """A model as transformers and sentence-transformers have it."""
 
     source: Any  # the whole model, as it was given or loaded
     network: Any  # its transformer (of an encoder-decoder model, the encoder)
     tokenizer: Any
+    tail: list[Any] = field(default_factory=list)  # sentence-transformers modules after the network, less Normalize
+
+
+@dataclass(eq=False, repr=False)
+class Parts:
+    """What an encoder is made of, as it was loaded: a model of the libraries, or a folder that we understand."""
+
+    model: Library | Understood
+    texts: TextTokenizer
     max_length: int
     name: str = ""
     folder: Path | None = None
-    tail: list[Any] = field(default_factory=list)  # sentence-transformers modules after the network, less Normalize
     unit: bool = False  # made for cosine
     prompts: dict[str, str | None] = field(default_factory=dict)
     default_prompt_name: str | None = None
     truncate_dim: int | None = None
 
 
-def load(settings: Settings) -> Parts:
-    """Load the hub id or folder that the settings name, or take their model object apart."""
+def load(settings: Settings, *, native: bool = True) -> Parts:
+    """Load the hub id or folder that the settings name, or take their model object apart.
+
+    A folder that we understand is read without the libraries if `native`, in float32 on a CPU.
+    """
     model, tokenizer, device = settings.model, settings.tokenizer, settings.device
     folder, name = None, ""
     if device is not None and not isinstance(device, (str, torch.device)):
@@ -54,6 +67,13 @@ def load(settings: Settings) -> Parts:
         name = folder.resolve().name if folder == Path(model) else str(model)
         if device is None:
             device = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
+        plain = str(device) == "cpu" and settings.precision == "float32" and tokenizer is None
+        understood = understand(folder) if native and plain and not code else None
+        if understood is not None:
+            return Parts(
+                understood, understood.tokenizer, understood.max_length, name, folder, understood.unit,
+                understood.prompts, understood.default_prompt_name,
+            )  # fmt: skip
         with usable(folder, "loaded"), quietly():
             model, tokenizer = _load_folder(folder, tokenizer, pickle, code)
     with usable(folder):
@@ -61,8 +81,9 @@ def load(settings: Settings) -> Parts:
         if parts.max_length < 1 or (parts.truncate_dim is not None and parts.truncate_dim < 1):
             limits = f"the longest input ({parts.max_length} tokens) and the dimensions to keep ({parts.truncate_dim})"
             raise Sen2ProError(f"{limits} must be at least 1")
+    assert isinstance(parts.model, Library)
     parts.folder = folder
-    own_name = getattr(parts.network.config, "_name_or_path", "") or type(model).__name__
+    own_name = getattr(parts.model.network.config, "_name_or_path", "") or type(model).__name__
     parts.name = name or Path(str(own_name)).name
     if device is not None:
         try:
@@ -142,7 +163,8 @@ def _parts_of(model: Any, tokenizer: Any) -> Parts:
             why = str(error).splitlines()[0]
             raise Sen2ProError(f"no tokenizer found for this {kind} ({why}); pass tokenizer=...") from None
     network = _encoder_part(model)
-    return Parts(model, network, tokenizer, _max_length(network, tokenizer))
+    library = Library(model, network, tokenizer)
+    return Parts(library, LibraryTokenizer(tokenizer), _max_length(network, tokenizer))
 
 
 def _from_sentence_transformer(model: Any) -> Parts:
@@ -153,9 +175,10 @@ def _from_sentence_transformer(model: Any) -> Parts:
         kind = type(transformer).__name__
         raise Sen2ProError(f"the first module of this model is a {kind}, not a transformer that can be sampled")
     network, tokenizer = _encoder_part(transformer.auto_model), model.tokenizer
-    parts = Parts(model, network, tokenizer, model.max_seq_length or _max_length(network, tokenizer))
     normalized = bool(tail) and isinstance(tail[-1], Normalize)
-    parts.tail = tail[:-1] if normalized else tail
+    library = Library(model, network, tokenizer, tail[:-1] if normalized else tail)
+    longest = model.max_seq_length or _max_length(network, tokenizer)
+    parts = Parts(library, LibraryTokenizer(tokenizer), longest)
     # sentence-transformers compares by cosine unless told otherwise; the public property would set that default
     parts.unit = normalized or model._similarity_fn_name in (None, "cosine")
     parts.prompts, parts.default_prompt_name = dict(model.prompts), model.default_prompt_name

@@ -44,6 +44,14 @@ class Layout:
             return states.view(len(self.lengths), self.lengths[0], -1)
         return nn.utils.rnn.pad_sequence(list(torch.split(states[0], self.lengths)), batch_first=True)
 
+    def averages(self, states: Tensor) -> Tensor:
+        """Return the average over the tokens of each sentence: (tokens, width) gives (sentences, width)."""
+        return torch.cat([torch.unflatten(states[rows], 0, (-1, length)).mean(1) for _, rows, length in self.groups])
+
+    def first_tokens(self, states: Tensor) -> Tensor:
+        """Return the state of each sentence's first token: (tokens, width) gives (sentences, width)."""
+        return torch.cat([states[rows][::length] for _, rows, length in self.groups])
+
     @contextmanager
     def active(self) -> Iterator[None]:
         """Let our attention go by this layout."""

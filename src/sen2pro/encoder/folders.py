@@ -1,0 +1,210 @@
+"""Read a model's folder without transformers: the network, the tokenizer and what sentence-transformers adds.
+
+Everything that could change a number must be known here by name and value. A folder with anything else in it is not
+understood, and `understand` returns None: then the libraries load it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from sen2pro.encoder.native import FAMILIES, Network, expected
+from sen2pro.encoder.texts import FastTokenizer
+from sen2pro.encoder.texts import understand as understand_tokenizer
+from sen2pro.files import documents
+
+# Settings that change nothing here: names, labels, training, decoding, and how a pooler that is not used works.
+_IDLE = {
+    "_name_or_path", "architectures", "bos_token_id", "classifier_dropout", "directionality", "eos_token_id",
+    "finetuning_task", "gradient_checkpointing", "id2label", "initializer_range", "label2id", "name_or_path",
+    "output_past", "pooler_fc_size", "pooler_num_attention_heads", "pooler_num_fc_layers", "pooler_size_per_head",
+    "pooler_type", "problem_type", "qa_dropout", "seq_classif_dropout", "sinusoidal_pos_embds", "tie_weights_",
+    "tie_word_embeddings", "transformers_version", "use_cache",
+}  # fmt: skip
+# Settings that must have one of these values, if they are there.
+_FIXED: dict[str, tuple[Any, ...]] = {
+    "add_cross_attention": (False,), "chunk_size_feed_forward": (0,), "dtype": (None, "float32"),
+    "is_decoder": (False,), "is_encoder_decoder": (False,), "output_attentions": (False,),
+    "output_hidden_states": (False,), "position_embedding_type": ("absolute",), "pruned_heads": (None, {}),
+    "return_dict": (True,), "torch_dtype": (None, "float32"),
+}  # fmt: skip
+_TRANSFORMER = {
+    "do_lower_case": (False, None), "transformer_task": ("feature-extraction",),
+    "modality_config": ({"text": {"method": "forward", "method_output_name": "last_hidden_state"}},),
+    "module_output_name": ("token_embeddings",),
+}  # fmt: skip
+_NORMALIZE = {"module_input_name": ("sentence_embedding",), "module_output_name": ("sentence_embedding",)}
+_LEGACY_POOLINGS = {
+    "pooling_mode_cls_token": "cls", "pooling_mode_mean_tokens": "mean", "pooling_mode_max_tokens": "max",
+    "pooling_mode_mean_sqrt_len_tokens": "mean_sqrt_len_tokens", "pooling_mode_weightedmean_tokens": "weightedmean",
+    "pooling_mode_lasttoken": "lasttoken",
+}  # fmt: skip
+
+
+class Understood(NamedTuple):
+    """A model of which every part is known."""
+
+    network: Network
+    tokenizer: FastTokenizer
+    max_length: int
+    hash: str
+    pooling: str
+    unit: bool
+    prompts: dict[str, str | None]
+    default_prompt_name: str | None
+
+
+class _UnknownPart(Exception):
+    """Something in a folder is not known here."""
+
+
+def understand(folder: Path) -> Understood | None:
+    """Read a folder if all that is in it is known, else return None. Its trust was checked before."""
+    try:
+        return _understand(folder)
+    except (_UnknownPart, KeyError, TypeError):  # a setting is missing, or is of another kind
+        return None
+
+
+def _understand(folder: Path) -> Understood:
+    config = _object(folder / "config.json")
+    family = FAMILIES.get(config.get("model_type", ""))
+    if family is None:
+        raise _UnknownPart
+    taken = {
+        *family.settings, "model_type", "vocab_size", "max_position_embeddings", "pad_token_id",
+        *(["layer_norm_eps"] if family.epsilon is None else []), *(["type_vocab_size"] if family.has_types else []),
+        *(["relative_attention_num_buckets"] if family.has_bias else []),
+    }  # fmt: skip
+    _only(config, taken | _IDLE, _FIXED)
+    width, depth, heads, inner, activation, *rates = (config[name] for name in family.settings)
+    sizes = (width, depth, heads, inner, config["vocab_size"], config["max_position_embeddings"])
+    if activation != "gelu" or not all(type(size) is int and size > 0 for size in sizes) or width % heads:
+        raise _UnknownPart
+    if family.has_bias and (config["pad_token_id"], config["relative_attention_num_buckets"]) != (1, 32):
+        raise _UnknownPart  # they are fixed in MPNet's code
+    if not all(isinstance(rate, float | int) and 0 <= rate < 1 for rate in rates):
+        raise _UnknownPart
+    around = _sentence_transformer(folder) if (folder / "modules.json").is_file() else _Around("mean", False, {}, None)
+    tokenizer = understand_tokenizer(folder)
+    if tokenizer is None or (family.counts_from_padding and tokenizer.padding != config["pad_token_id"]):
+        raise _UnknownPart
+    if tokenizer.size > config["vocab_size"]:
+        raise _UnknownPart
+    first = config["pad_token_id"] + 1 if family.counts_from_padding else 0
+    max_length = around.max_length or tokenizer.max_length
+    if type(max_length) is not int or not 0 < max_length <= config["max_position_embeddings"] - first:
+        raise _UnknownPart
+    weights = _weights(folder / "model.safetensors", family.prefix)
+    if depth > len(weights) or {name: tuple(tensor.shape) for name, tensor in weights.items()} != expected(
+        family, config
+    ):
+        raise _UnknownPart
+    network = Network(family, config, weights)
+    return Understood(
+        network,
+        tokenizer,
+        max_length,
+        weights_hash(sorted(weights.items())),
+        around.pooling,
+        around.unit,
+        around.prompts,
+        around.prompt,
+    )
+
+
+class _Around(NamedTuple):
+    """What sentence-transformers' files say around a network."""
+
+    pooling: str
+    unit: bool
+    prompts: dict[str, str | None]
+    prompt: str | None  # the name of the default one
+    max_length: int | None = None
+
+
+def _sentence_transformer(folder: Path) -> _Around:
+    modules = documents.load(folder / "modules.json")
+    names = [module["type"].rpartition(".")[2] for module in modules]
+    if names not in (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"]) or modules[0]["path"]:
+        raise _UnknownPart
+    files = sorted(path.name for path in folder.glob("sentence_*_config.json"))
+    transformer = _object(folder / "sentence_bert_config.json")
+    if files != ["sentence_bert_config.json"]:
+        raise _UnknownPart
+    _only(transformer, {"max_seq_length"}, _TRANSFORMER)
+    pooling = _object(folder / modules[1]["path"] / "config.json")
+    sizes = {"word_embedding_dimension", "embedding_dimension", "pooling_mode"}
+    _only(pooling, sizes | set(_LEGACY_POOLINGS), {"include_prompt": (True,)})
+    active = [mode for key, mode in _LEGACY_POOLINGS.items() if pooling.get(key)]
+    mode = pooling.get("pooling_mode") or (active[0] if len(active) == 1 else None)
+    if mode not in ("mean", "cls"):
+        raise _UnknownPart
+    normalizes = len(names) == 3
+    if normalizes and (folder / modules[2]["path"] / "config.json").is_file():
+        _only(_object(folder / modules[2]["path"] / "config.json"), set(), _NORMALIZE)
+    model = _object(folder / "config_sentence_transformers.json")
+    _only(
+        model, {"__version__", "prompts", "default_prompt_name", "similarity_fn_name"},
+        {"model_type": ("SentenceTransformer",)},
+    )  # fmt: skip
+    prompts: dict[str, str | None] = {"query": "", "document": "", **(model.get("prompts") or {})}
+    default = model.get("default_prompt_name")
+    if not all(isinstance(text, str) for text in prompts.values()) or default not in (None, *prompts):
+        raise _UnknownPart
+    similarity = model.get("similarity_fn_name")
+    if similarity not in (None, "cosine", "dot", "euclidean", "manhattan"):
+        raise _UnknownPart
+    unit = normalizes or similarity in (None, "cosine")
+    return _Around(mode, unit, prompts, default, transformer.get("max_seq_length"))
+
+
+def _object(path: Path) -> dict[str, Any]:
+    content = documents.load(path) if path.is_file() else {}
+    if not isinstance(content, dict):
+        raise _UnknownPart
+    return content
+
+
+def _only(content: Mapping[str, Any], free: set[str], fixed: Mapping[str, tuple[Any, ...]]) -> None:
+    """Refuse settings that are neither free nor fixed to a known value."""
+    for name, value in content.items():
+        if name not in free and not (name in fixed and any(value == each for each in fixed[name])):
+            raise _UnknownPart
+
+
+def _weights(path: Path, prefix: str) -> dict[str, Tensor]:
+    """Return the weights of the bare network by name, without pooler and task head, all float32."""
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    if not path.is_file():
+        raise _UnknownPart
+    try:
+        every = load_file(path)
+    except SafetensorError:
+        raise _UnknownPart from None  # the other path says what is wrong
+    has_head = any(name.startswith(prefix) for name in every)
+    bare = {name.removeprefix(prefix): each for name, each in every.items() if name.startswith(prefix) or not has_head}
+    weights = {
+        name: each for name, each in bare.items()
+        if not name.startswith("pooler.") and name != "embeddings.position_ids"
+    }  # fmt: skip
+    if any(each.dtype != torch.float32 for each in weights.values()):
+        raise _UnknownPart
+    return weights
+
+
+def weights_hash(weights: Iterable[tuple[str, Tensor]]) -> str:
+    """Return eight hex digits of a sha256 over named weights: the same however a model was loaded."""
+    digest = hashlib.sha256()
+    for name, tensor in weights:
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()[:8]

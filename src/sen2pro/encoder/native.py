@@ -1,0 +1,231 @@
+"""The network of BERT and its kin in plain torch: the numbers of transformers' classes, without importing them.
+
+BERT, RoBERTa, XLM-R, MPNet and DistilBERT are one network under different names. Sentences stand in one row without
+padding; query, key and value are one product; weights are transposed once; element-wise work is done in place.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import chain
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from sen2pro.encoder.dropout import KeyedDropout, Site, Tokens
+from sen2pro.encoder.packing import Layout
+
+_SHORT = 48  # tokens: up to here, two small products are faster than the fused kernel
+
+
+@dataclass(frozen=True)
+class Family:
+    """How a family names its weights and settings, and the little in which its network differs."""
+
+    prefix: str  # of the weights, in a checkpoint with a task head
+    layers: str = "encoder.layer"
+    query: str = "attention.self.query"
+    key: str = "attention.self.key"
+    value: str = "attention.self.value"
+    mixed: str = "attention.output.dense"
+    first_norm: str = "attention.output.LayerNorm"
+    up: str = "intermediate.dense"
+    down: str = "output.dense"
+    second_norm: str = "output.LayerNorm"
+    settings: tuple[str, ...] = (
+        "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "hidden_act",
+        "hidden_dropout_prob", "attention_probs_dropout_prob",
+    )  # fmt: skip
+    epsilon: float | None = None  # of the layer norms, where it is no setting
+    has_types: bool = True  # token types: all 0 here
+    counts_from_padding: bool = False  # positions begin after the padding's number
+    has_bias: bool = False  # of relative positions, in the attention
+    drops_mixed: bool = True  # dropout after the attention's output
+
+
+_ROBERTA = Family("roberta.", counts_from_padding=True)
+FAMILIES = {
+    "bert": Family("bert."),
+    "roberta": _ROBERTA,
+    "xlm-roberta": _ROBERTA,
+    "mpnet": Family(
+        "mpnet.", query="attention.attn.q", key="attention.attn.k", value="attention.attn.v", mixed="attention.attn.o",
+        first_norm="attention.LayerNorm", has_types=False, counts_from_padding=True, has_bias=True,
+    ),
+    "distilbert": Family(
+        "distilbert.", layers="transformer.layer", query="attention.q_lin", key="attention.k_lin",
+        value="attention.v_lin", mixed="attention.out_lin", first_norm="sa_layer_norm", up="ffn.lin1", down="ffn.lin2",
+        second_norm="output_layer_norm", epsilon=1e-12, has_types=False, drops_mixed=False,
+        settings=("dim", "n_layers", "n_heads", "hidden_dim", "activation", "dropout", "attention_dropout"),
+    ),
+}  # fmt: skip
+
+
+class _Layer(NamedTuple):
+    """The weights of one layer; a matrix is (in, out)."""
+
+    inputs: tuple[Tensor, Tensor]  # query, key and value side by side; query is scaled already
+    mixed: tuple[Tensor, Tensor]
+    first_norm: tuple[Tensor, Tensor]
+    up: tuple[Tensor, Tensor]
+    down: tuple[Tensor, Tensor]
+    second_norm: tuple[Tensor, Tensor]
+
+
+class Network:
+    """A network for packed batches on a CPU.
+
+    Parameters
+    ----------
+    family
+        Which of the families it is.
+    config
+        What `config.json` says.
+    weights
+        By their names in transformers, without prefix; see `expected`.
+    """
+
+    def __init__(self, family: Family, config: Mapping[str, Any], weights: Mapping[str, Tensor]) -> None:
+        self.family = family
+        sizes, rates = family.settings[:3], family.settings[-2:]
+        self.width, self.depth, self.heads = (int(config[name]) for name in sizes)
+        self.hidden_rate, self.attention_rate = (float(config[name]) for name in rates)
+        self._epsilon = family.epsilon if family.epsilon is not None else float(config["layer_norm_eps"])
+        self.first = config["pad_token_id"] + 1 if family.counts_from_padding else 0
+        self.parameters = sum(tensor.numel() for tensor in weights.values())
+        self._words = weights["embeddings.word_embeddings.weight"]
+        self._positions = weights["embeddings.position_embeddings.weight"]
+        if family.has_types:
+            self._positions = self._positions + weights["embeddings.token_type_embeddings.weight"][0]
+        self._norm = _pair(weights, "embeddings.LayerNorm")
+        self._bias = weights["encoder.relative_attention_bias.weight"] if family.has_bias else None
+        self._layers = [self._layer(weights, f"{family.layers}.{i}.") for i in range(self.depth)]
+
+    def _layer(self, weights: Mapping[str, Tensor], prefix: str) -> _Layer:
+        names, scale = self.family, (self.width // self.heads) ** -0.5
+        query, *others = (_pair(weights, prefix + name) for name in (names.query, names.key, names.value))
+        parts = [tuple(tensor * scale for tensor in query), *others]
+        return _Layer(
+            (torch.cat([weight for weight, _ in parts]).t().contiguous(), torch.cat([bias for _, bias in parts])),
+            _transposed(weights, prefix + names.mixed),
+            _pair(weights, prefix + names.first_norm),
+            _transposed(weights, prefix + names.up),
+            _transposed(weights, prefix + names.down),
+            _pair(weights, prefix + names.second_norm),
+        )
+
+    def sites(self, rate: float | None) -> list[Site]:
+        """Return where dropout is applied, in the order of a pass; `rate` stands for the network's own rates."""
+        hidden, attention = (own if rate is None else rate for own in (self.hidden_rate, self.attention_rate))
+        layer = [Site("attention", attention), *[Site("hidden", hidden)] * (1 + self.family.drops_mixed)]
+        return [Site("hidden", hidden), *layer * self.depth]
+
+    def __call__(
+        self, tokens: Sequence[Tokens], layout: Layout, dropout: KeyedDropout | None, wanted: Collection[int]
+    ) -> dict[int, Tensor]:
+        """Run one batch, and return the hidden states `wanted`, (tokens, width) each; the embeddings are number 0."""
+
+        def dropped(states: Tensor) -> Tensor:
+            return states if dropout is None else dropout.apply(states.unsqueeze(0), self.hidden_rate)[0]
+
+        def norm(states: Tensor, weights: tuple[Tensor, Tensor]) -> Tensor:
+            return functional.layer_norm(states, (self.width,), *weights, self._epsilon)
+
+        positions = torch.tensor(self._positions_of(tokens))
+        embedded = self._words[torch.tensor(list(chain.from_iterable(tokens)))].add_(self._positions[positions])
+        states = dropped(norm(embedded, self._norm))
+        kept = {0: states} if 0 in wanted else {}
+        for number, layer in enumerate(self._layers, start=1):
+            mixed = self._attention(torch.addmm(layer.inputs[1], states, layer.inputs[0]), layout, dropout)
+            mixed = torch.addmm(layer.mixed[1], mixed, layer.mixed[0])
+            mixed = dropped(mixed) if self.family.drops_mixed else mixed
+            states = norm(mixed.add_(states), layer.first_norm)
+            inner = torch.addmm(layer.up[1], states, layer.up[0])
+            torch.ops.aten.gelu_(inner)
+            inner = dropped(torch.addmm(layer.down[1], inner, layer.down[0]))
+            states = norm(inner.add_(states), layer.second_norm)
+            if number in wanted:
+                kept[number] = states
+        return kept
+
+    def _positions_of(self, tokens: Sequence[Tokens]) -> list[int]:
+        if not self.family.has_bias:
+            return [self.first + i for ids in tokens for i in range(len(ids))]
+        # MPNet gives a padding token no position of its own, also where one stands inside a sentence.
+        padding, positions = self.first - 1, []
+        for ids in tokens:
+            position = padding
+            for number in ids:
+                position += number != padding
+                positions.append(padding if number == padding else position)
+        return positions
+
+    def _attention(self, inputs: Tensor, layout: Layout, dropout: KeyedDropout | None) -> Tensor:
+        """Attend within each sentence: (tokens, 3 width) gives (tokens, width)."""
+        parts = []
+        for _, rows, length in layout.groups:
+            three = inputs[rows].view(-1, length, 3, self.heads, self.width // self.heads).permute(2, 0, 3, 1, 4)
+            if dropout is None and length > _SHORT:
+                query, key, value = three
+                bias = None if self._bias is None else self._relative(length)
+                mixed = functional.scaled_dot_product_attention(query, key, value, attn_mask=bias, scale=1.0)
+            else:
+                query, key, value = three.flatten(1, 2)  # (sentences and heads, length, size), copied once
+                scores = torch.bmm(query, key.mT).view(-1, self.heads, length, length)
+                if self._bias is not None:
+                    scores += self._relative(length)
+                scores = torch.softmax(scores, dim=-1)
+                if dropout is not None:
+                    scores = dropout.apply(scores, self.attention_rate)
+                mixed = torch.bmm(scores.flatten(0, 1), value).view(-1, self.heads, length, query.shape[2])
+            parts.append(mixed.transpose(1, 2).reshape(-1, self.width))
+        return torch.cat(parts) if len(parts) > 1 else parts[0]
+
+    def _relative(self, length: int) -> Tensor:
+        """Return MPNet's bias of relative positions, (heads, length, length)."""
+        assert self._bias is not None
+        return self._bias[_buckets(length)].permute(2, 0, 1)
+
+
+@lru_cache(maxsize=16)
+def _buckets(length: int) -> Tensor:
+    """Return the bucket of each pair of positions: exact up to 7 words apart, then growing up to 128."""
+    places = torch.arange(length)
+    distance = places[:, None] - places[None, :]
+    far = distance.abs()
+    large = 8 + (torch.log(far.float() / 8) / math.log(128 / 8) * 8).to(torch.long)
+    return (distance < 0).long() * 16 + torch.where(far < 8, far, large.clamp(max=15))
+
+
+def _pair(weights: Mapping[str, Tensor], name: str) -> tuple[Tensor, Tensor]:
+    return weights[f"{name}.weight"], weights[f"{name}.bias"]
+
+
+def _transposed(weights: Mapping[str, Tensor], name: str) -> tuple[Tensor, Tensor]:
+    weight, bias = _pair(weights, name)
+    return weight.t().contiguous(), bias
+
+
+def expected(family: Family, config: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
+    """Return the name and shape of every weight that a network of this family and size has."""
+    width, depth, heads, inner, *_ = (config[name] for name in family.settings)
+    shapes: dict[str, tuple[int, ...]] = {
+        "embeddings.word_embeddings.weight": (config["vocab_size"], width),
+        "embeddings.position_embeddings.weight": (config["max_position_embeddings"], width),
+    }
+    if family.has_types:
+        shapes["embeddings.token_type_embeddings.weight"] = (config["type_vocab_size"], width)
+    if family.has_bias:
+        shapes["encoder.relative_attention_bias.weight"] = (config["relative_attention_num_buckets"], heads)
+    norms = ["embeddings.LayerNorm"]
+    for prefix in (f"{family.layers}.{i}." for i in range(depth)):
+        norms += [prefix + family.first_norm, prefix + family.second_norm]
+        square = dict.fromkeys((family.query, family.key, family.value, family.mixed), (width, width))
+        for name, shape in {**square, family.up: (inner, width), family.down: (width, inner)}.items():
+            shapes |= {f"{prefix}{name}.weight": shape, f"{prefix}{name}.bias": shape[:1]}
+    return shapes | {f"{norm}.{part}": (width,) for norm in norms for part in ("weight", "bias")}
