@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from functools import partial
 from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.spatial.distance import cdist
 
 from sen2pro.checks import check_text, share
 from sen2pro.errors import Sen2ProError, one_of, shown
@@ -40,7 +40,13 @@ def _l1_table(x: NDArray[Any], y: NDArray[Any]) -> Array64:
 
         left, right = (np.ascontiguousarray(v, np.float32) for v in (x, y))
         return np.asarray(faiss.pairwise_distances(left, right, faiss.METRIC_L1), np.float64)
-    return np.asarray(cdist(x, y, "cityblock"))
+    return _table(x, y, "cityblock")
+
+
+def _table(x: NDArray[Any], y: NDArray[Any], metric: str) -> Array64:
+    from scipy.spatial.distance import cdist  # half a second to import, and only tables need it
+
+    return np.asarray(cdist(x, y, metric))
 
 
 def _total_table(function: Callable[..., Any], *pairs: tuple[NDArray[Any], NDArray[Any]]) -> Array64:
@@ -76,7 +82,7 @@ _ALL_PAIRS = _Sums(  # row i of x with row j of y: (n, m)
     left=lambda v: v[:, None],
     right=lambda v: v[None, :],
     l1=_l1_table,
-    squared_l2=lambda x, y: cdist(x, y, "sqeuclidean"),
+    squared_l2=partial(_table, metric="sqeuclidean"),
     dot=lambda x, y: x.astype(np.float64) @ y.astype(np.float64).T,
     total=_total_table,
 )

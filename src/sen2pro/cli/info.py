@@ -20,14 +20,13 @@ def info(
     from rich.text import Text
 
     loaded = options.load(model=model, uncertainty="data", **settings)
-    encoder, config = loaded.encoder, loaded.encoder.network.config
-    parameters = sum(p.numel() for p in encoder.network.parameters())
-    layers = getattr(config, "num_hidden_layers", None) or getattr(config, "encoder_layers", "?")
+    encoder = loaded.encoder
+    layers = encoder.depth - 1 if encoder.depth else "?"
     whitened = f", whitened to {loaded.dim}" if loaded.whitening else ""
     silent = "dropout is 0 in this model; pass dropout=0.1 to sample it anyway"
     sites = Counter((site.kind, site.rate) for site in encoder.sites)
     rows = [
-        ("architecture", f"{config.model_type}, {layers} layers, {parameters / 1e6:.1f} M parameters"),
+        ("architecture", f"{encoder.family}, {layers} layers, {encoder.parameters / 1e6:.1f} M parameters"),
         ("weights", f"sha256 over all tensors starts {encoder.hash}"),
         ("vector", f"{encoder.dim} dimensions, {encoder.pooling_name} pooling{whitened}"),
         ("geometry", "unit sphere (made for cosine)" if loaded.normalize else "raw vectors"),

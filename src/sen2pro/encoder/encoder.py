@@ -138,6 +138,12 @@ class Encoder(Parts):
         return torch.device(next(self.network.parameters()).device if self._library else "cpu")
 
     @property
+    def family(self) -> str:
+        """What the network's configuration calls its architecture, `bert` for instance."""
+        native = self.native
+        return native.family if native else str(self.network.config.model_type)
+
+    @property
     def parameters(self) -> int:
         """The number of weights in use."""
         native = self.native

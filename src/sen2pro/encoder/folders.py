@@ -50,6 +50,7 @@ _LEGACY_POOLINGS = {
 class Understood(NamedTuple):
     """A model of which every part is known."""
 
+    family: str
     network: Network
     tokenizer: FastTokenizer
     max_length: int
@@ -102,21 +103,13 @@ def _understand(folder: Path) -> Understood:
     if type(max_length) is not int or not 0 < max_length <= config["max_position_embeddings"] - first:
         raise _UnknownPart
     weights = _weights(folder / "model.safetensors", family.prefix)
-    if depth > len(weights) or {name: tuple(tensor.shape) for name, tensor in weights.items()} != expected(
-        family, config
-    ):
+    shapes = {name: tuple(tensor.shape) for name, tensor in weights.items()}
+    if depth > len(shapes) or shapes != expected(family, config):
         raise _UnknownPart
-    network = Network(family, config, weights)
     return Understood(
-        network,
-        tokenizer,
-        max_length,
-        weights_hash(sorted(weights.items())),
-        around.pooling,
-        around.unit,
-        around.prompts,
-        around.prompt,
-    )
+        config["model_type"], Network(family, config, weights), tokenizer, max_length,
+        weights_hash(sorted(weights.items())), around.pooling, around.unit, around.prompts, around.prompt,
+    )  # fmt: skip
 
 
 class _Around(NamedTuple):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import sys
 from importlib.util import find_spec
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
@@ -58,9 +60,12 @@ def resolve(name: str, *, revision: str | None = None, allow_pickle: bool = Fals
 
 
 def _from_hub(place: str, repository: str, revision: str | None, patterns: list[str], tried: list[str]) -> Path | None:
+    cached = place == "hub cache"
+    if cached and not (_hub_cache() / f"models--{repository.replace('/', '--')}").is_dir():
+        tried.append(f"{place} {repository!r}: not there")  # known without a second of importing
+        return None
     from huggingface_hub import errors, snapshot_download
 
-    cached = place == "hub cache"
     try:
         path = snapshot_download(
             repository, revision=revision, allow_patterns=patterns, ignore_patterns=_UNWANTED, local_files_only=cached
@@ -79,6 +84,15 @@ def _from_hub(place: str, repository: str, revision: str | None, patterns: list[
         why = "not all of it is there"
     tried.append(f"{place} {repository!r}: {why}")
     return None
+
+
+def _hub_cache() -> Path:
+    """Return where huggingface_hub keeps what it has downloaded."""
+    if constants := sys.modules.get("huggingface_hub.constants"):
+        return Path(constants.HF_HUB_CACHE)
+    folder = os.environ.get("HF_HUB_CACHE") or os.environ.get("HUGGINGFACE_HUB_CACHE")
+    home = os.environ.get("HF_HOME") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "huggingface")
+    return Path(os.path.expandvars(folder or Path(home, "hub"))).expanduser()
 
 
 def _from_package(repository: str, tried: list[str]) -> Path | None:

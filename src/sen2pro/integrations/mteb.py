@@ -77,7 +77,7 @@ class MTEBModel(GaussianArrays):
             loader_kwargs=settings,
             name=self._name(),
             revision=hashlib.sha256(repr(settings).encode()).hexdigest()[:12],
-            n_parameters=sum(parameter.numel() for parameter in encoder.network.parameters()),
+            n_parameters=encoder.parameters,
             max_tokens=encoder.max_length,
             embed_dim=2 * self.model.dim,
             framework=["PyTorch"],

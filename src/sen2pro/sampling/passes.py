@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
+from itertools import chain, islice
+from threading import Barrier
 from typing import Any
 
 import numpy as np
+import torch
 
 from sen2pro.encoder.dropout import Tokens
 from sen2pro.encoder.encoder import Encoder
@@ -41,10 +47,14 @@ def embed(
     order = sorted(range(len(distinct)), key=lambda row: (group(row), len(distinct[row][0])))
     prompt_length = encoder.prompt_length(prompt)
     vectors = np.empty((0, encoder.dim), np.float32)
-    for batch in _batches(order, [len(ids) for ids, _ in distinct], group, batch_size, encoder.token_budget):
+
+    def run(batch: list[int]) -> tuple[list[int], Array]:
         ids = [list(distinct[row][0]) for row in batch]
         keys = None if numbers is None else [distinct[row][1] for row in batch]
-        pooled = encoder.forward(ids, keys, seed, prompt_length, layers).cpu().numpy()
+        return batch, encoder.forward(ids, keys, seed, prompt_length, layers).cpu().numpy()
+
+    batches = _batches(order, [len(ids) for ids, _ in distinct], group, batch_size, encoder.token_budget)
+    for batch, pooled in (_in_threads if encoder.native else map)(run, batches):
         if not len(vectors):
             vectors = np.empty((len(distinct), pooled.shape[1]), np.float32)
         vectors[batch] = pooled
@@ -65,3 +75,31 @@ def _batches(
         batch.append(row)
     if batch:
         yield batch
+
+
+def _in_threads(run: Callable[[list[int]], Any], batches: Iterable[list[int]]) -> Iterator[Any]:
+    """Run batches side by side, each on a thread of its own: two threads on one product lose a tenth of their time."""
+    first = list(islice(batches, 2))
+    threads = torch.get_num_threads()
+    return (
+        map(run, first)
+        if len(first) < 2 or threads < 2
+        else _pool(threads, os.getpid()).map(run, chain(first, batches))
+    )
+
+
+@lru_cache(maxsize=1)
+def _pool(threads: int, process: int) -> ThreadPoolExecutor:
+    """Return threads that do not share their work; a forked process has none of its parent's."""
+    started = Barrier(threads + 1)
+
+    def start() -> None:
+        torch.set_num_threads(1)  # of this thread, and of threads that start later
+        started.wait()
+
+    pool = ThreadPoolExecutor(threads, "sen2pro", start)
+    for _ in range(threads):
+        pool.submit(int)
+    started.wait()
+    torch.set_num_threads(threads)
+    return pool

@@ -1,0 +1,294 @@
+"""Our own forward pass gives the numbers of the libraries, and leaves to them every folder it does not fully know."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from conftest import FAMILIES, WORDS, build_network, build_tokenizer
+from safetensors.torch import load_file, save_file
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Dense, Normalize, Pooling, Transformer
+from transformers import BertForMaskedLM, BertTokenizer, MPNetTokenizer, RobertaTokenizer, XLMRobertaTokenizer
+
+from sen2pro import Sen2Pro
+from sen2pro.encoder import loading
+from sen2pro.encoder.encoder import Encoder
+from sen2pro.encoder.texts import LibraryTokenizer, understand
+
+NATIVE = ("bert", "roberta", "xlm-roberta", "mpnet", "distilbert")
+TEXTS = [" ".join((WORDS * 2)[i : i + n]) for i, n in enumerate([3, 9, 1, 3, 14, 5, 9, 3, 2, 20])]
+TEXTS += ["the <pad> dog </s> runs", "<unk> zebra [SEP] zoo", ""]
+
+
+def save(folder, family="bert", **changes):
+    build_network(family, **changes).save_pretrained(folder)
+    build_tokenizer().save_pretrained(folder)
+    return folder
+
+
+def both(folder, monkeypatch, **options):
+    """The same folder run by our own code and by the libraries."""
+    native = Encoder(str(folder), **options)
+    with monkeypatch.context() as patch:
+        patch.setattr(loading, "understand", lambda _: None)
+        return native, Encoder(str(folder), **options)
+
+
+def change(path, **changes):
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+
+
+def assert_same_numbers(native, library):
+    assert native.native is not None
+    assert library.native is None
+    tokens = library.tokens(TEXTS)
+    assert native.tokens(TEXTS) == tokens
+    assert [native.seen(text) for text in TEXTS] == [library.seen(text) for text in TEXTS]
+    about = ("hash", "name", "dim", "depth", "max_length", "unit", "pooling_name", "sites", "vocabulary", "prompts")
+    about += ("default_prompt_name", "parameters", "trained_with_dropout")
+    assert {name: getattr(native, name) for name in about} == {name: getattr(library, name) for name in about}
+    layers = range(native.depth)
+    for numbers in (None, [3] * len(tokens)):
+        ours, theirs = (each.forward(tokens, numbers, seed=5, layers=layers) for each in (native, library))
+        np.testing.assert_allclose(ours, theirs, atol=1e-5)
+
+
+@pytest.mark.parametrize("pooling", [None, "mean", "cls", "first-last-avg"])
+@pytest.mark.parametrize("family", NATIVE)
+def test_every_family_and_pooling_gives_the_numbers_of_the_libraries(family, pooling, tmp_path, monkeypatch):
+    assert_same_numbers(*both(save(tmp_path, family), monkeypatch, pooling=pooling))
+
+
+@pytest.mark.parametrize("family", NATIVE)
+def test_a_rate_of_dropout_of_ones_own_gives_the_numbers_of_the_libraries(family, tmp_path, monkeypatch):
+    silent = FAMILIES[family][3]
+    assert_same_numbers(*both(save(tmp_path, family, **silent), monkeypatch, dropout=0.3))
+
+
+@pytest.mark.parametrize("family", set(FAMILIES) - set(NATIVE))
+def test_other_families_are_left_to_the_libraries(family, tmp_path):
+    assert Encoder(str(save(tmp_path, family))).native is None
+
+
+def test_the_real_model_gives_the_numbers_of_the_libraries(monkeypatch):
+    assert_same_numbers(*both("all-MiniLM-L6-v2", monkeypatch))
+
+
+def test_a_checkpoint_with_a_task_head_gives_the_numbers_of_the_libraries(bert, tmp_path, monkeypatch):
+    torch.manual_seed(0)
+    BertForMaskedLM(bert.config).save_pretrained(tmp_path)
+    build_tokenizer().save_pretrained(tmp_path)
+    assert_same_numbers(*both(tmp_path, monkeypatch))
+
+
+def pipeline(folder, *tail, **options):
+    network = Transformer(str(save(folder / "network")), max_seq_length=16)
+    SentenceTransformer(modules=[network, *tail], device="cpu", **options).save_pretrained(str(folder / "whole"))
+    return folder / "whole"
+
+
+@pytest.mark.parametrize(
+    ("tail", "options"),
+    [
+        ([Pooling(32)], {}),
+        ([Pooling(32, "cls"), Normalize()], {"similarity_fn_name": "dot"}),
+        ([Pooling(32)], {"similarity_fn_name": "dot", "prompts": {"q": "a dog "}, "default_prompt_name": "q"}),
+    ],
+)
+def test_a_pipeline_of_sentence_transformers_gives_its_numbers(tail, options, tmp_path, monkeypatch):
+    assert_same_numbers(*both(pipeline(tmp_path, *tail, **options), monkeypatch))
+
+
+@pytest.mark.parametrize(
+    "tail",
+    [
+        [Pooling(32, "max")],
+        [Pooling(32, ("mean", "cls"))],
+        [Pooling(32, include_prompt=False)],
+        [Pooling(32), Dense(32, 8)],
+        [Pooling(32), Normalize(), Normalize()],
+    ],
+)
+def test_other_pipelines_are_left_to_sentence_transformers(tail, tmp_path):
+    assert Encoder(str(pipeline(tmp_path, *tail))).native is None
+
+
+@pytest.mark.parametrize(
+    ("file", "changes"),
+    [
+        ("config.json", {"hidden_act": "relu"}),
+        ("config.json", {"some_new_setting": 1}),
+        ("config.json", {"is_decoder": True}),
+        ("config.json", {"num_attention_heads": 0}),
+        ("config.json", {"num_attention_heads": "4"}),
+        ("config.json", {"num_hidden_layers": 10**12}),
+        ("config.json", {"dtype": "float16"}),
+        ("config.json", {"hidden_dropout_prob": None}),
+        ("tokenizer_config.json", {"truncation_side": "left"}),
+        ("tokenizer_config.json", {"some_new_setting": 1}),
+        ("tokenizer_config.json", {"tokenizer_class": "LlamaTokenizer"}),
+        ("tokenizer_config.json", {"model_max_length": 10**30}),
+        ("tokenizer_config.json", {"extra_special_tokens": ["dog"]}),
+        ("tokenizer_config.json", {"mask_token": "dog"}),
+    ],
+)
+def test_a_setting_that_is_not_known_leaves_a_folder_to_the_libraries(file, changes, tmp_path):
+    change(save(tmp_path) / file, **changes)
+    assert loading.understand(tmp_path) is None
+
+
+def test_weights_that_are_not_known_leave_a_folder_to_the_libraries(tmp_path):
+    path = save(tmp_path) / "model.safetensors"
+    weights = load_file(path)
+    assert loading.understand(tmp_path) is not None
+    for changed in (
+        {**weights, "one.more.weight": torch.ones(2)},
+        {name: tensor for name, tensor in weights.items() if "word_embeddings" not in name},
+        {name: tensor.half() for name, tensor in weights.items()},
+        {name: tensor[:, :-1].contiguous() if tensor.ndim > 1 else tensor for name, tensor in weights.items()},
+    ):
+        save_file(changed, path)
+        assert loading.understand(tmp_path) is None
+    path.write_bytes(b"no weights")
+    assert loading.understand(tmp_path) is None
+
+
+def test_what_only_the_libraries_can_do_is_left_to_them(tmp_path):
+    save(tmp_path)
+    assert Encoder(str(tmp_path), precision="bfloat16").native is None
+    assert Encoder(str(tmp_path), tokenizer=str(tmp_path)).native is None
+
+
+def test_weights_that_somebody_changes_are_the_ones_in_use(tmp_path):
+    model = Sen2Pro(str(save(tmp_path)), samples=2)
+    before, signature = model.encode(TEXTS[:3]), model.signature()
+    source = model.encoder.source  # loads the model of the libraries
+    assert model.encoder.native is not None
+    np.testing.assert_array_equal(model.encode(TEXTS[:3]).mean, before.mean)
+    assert model.signature() == signature
+    with torch.no_grad():
+        next(source.parameters()).mul_(1.5)
+    assert model.encoder.native is None
+    assert np.abs(model.encode(TEXTS[:3]).mean - before.mean).max() > 1e-3
+    assert model.signature() != signature
+
+
+def test_weights_that_changed_on_disk_are_noticed(tmp_path):
+    encoder = Encoder(str(save(tmp_path)))
+    weights = load_file(tmp_path / "model.safetensors")
+    save_file({name: tensor * 2 for name, tensor in weights.items()}, tmp_path / "model.safetensors")
+    with pytest.raises(Exception, match="have changed since they were loaded"):
+        encoder.network.eval()
+
+
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+NASTY = [
+    "",
+    " ",
+    "A Dog's naïve  café…",
+    "x" * 150,
+    "漢字 and kana かな",
+    "a\tb\nc\u00a0d",
+    "I ﬁnd ½ “quotes”",
+    "e\u0301",
+]
+NASTY += ["[CLS] a [SEP][MASK] b", "<s> a</s> <mask> b<pad><unk>", "a[UNK]b  <mask>", "1,000.5% off!!", "\u200b zero"]
+
+
+def wordpiece_vocabulary(special):
+    return {token: i for i, token in enumerate([*special, *LETTERS, *(f"##{c}" for c in LETTERS), *WORDS, "漢", "1"])}
+
+
+def byte_vocabulary():
+    from tokenizers.pre_tokenizers import ByteLevel
+
+    pieces = ["<s>", "<pad>", "</s>", "<unk>", *sorted(ByteLevel.alphabet()), "Ġd", "do", "<mask>"]
+    return {piece: i for i, piece in enumerate(pieces)}
+
+
+TOKENIZERS = {
+    "bert": lambda: BertTokenizer(vocab=wordpiece_vocabulary(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"])),
+    "cased bert": lambda: BertTokenizer(
+        vocab=wordpiece_vocabulary(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]), do_lower_case=False,
+        tokenize_chinese_chars=False, strip_accents=True,
+    ),
+    "mpnet": lambda: MPNetTokenizer(vocab=wordpiece_vocabulary(["<s>", "<pad>", "</s>", "[UNK]", "<mask>"])),
+    "roberta": lambda: RobertaTokenizer(vocab=byte_vocabulary(), merges=[("Ġ", "d"), ("d", "o")]),
+    "xlm-roberta": lambda: XLMRobertaTokenizer(
+        vocab=[(piece, -1.0) for piece in ("<s>", "<pad>", "</s>", "<unk>", "▁", "▁dog", *LETTERS, "<mask>")]
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TOKENIZERS)
+def test_a_tokenizer_of_a_class_gives_the_ids_of_the_libraries(name, tmp_path):
+    from transformers import AutoTokenizer
+
+    built = TOKENIZERS[name]()
+    built.model_max_length = 24
+    built.save_pretrained(tmp_path)
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": name.split()[-1]}))
+    ours, theirs = understand(tmp_path), LibraryTokenizer(AutoTokenizer.from_pretrained(tmp_path))
+    assert ours is not None
+    assert ours.ids(NASTY) == theirs.ids(NASTY)
+    assert [ours.cut(text, 9) for text in NASTY] == [theirs.cut(text, 9) for text in NASTY]
+    assert (ours.words(), ours.padding, ours.max_length) == (theirs.words(), theirs.padding, 24)
+
+
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [
+        ("bert", {"do_lower_case": False}),
+        ("bert", {"strip_accents": False}),
+        ("roberta", {"add_prefix_space": True}),
+        ("xlm-roberta", {"add_prefix_space": False}),
+    ],
+)
+def test_a_tokenizer_whose_files_disagree_is_left_to_the_libraries(name, changes, tmp_path):
+    TOKENIZERS[name]().save_pretrained(tmp_path)
+    change(tmp_path / "tokenizer_config.json", **changes)
+    assert understand(tmp_path) is None
+
+
+def test_two_threads_give_the_bits_of_one(minilm):
+    texts = [" ".join(["word"] * (n % 40 + 1)) + f" {n}" for n in range(300)]
+    one, before = minilm.sen2vec(texts), torch.get_num_threads()
+    try:
+        torch.set_num_threads(2)
+        np.testing.assert_array_equal(minilm.sen2vec(texts), one)
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+
+
+HEAVY = ("transformers", "sentence_transformers", "sklearn", "huggingface_hub", "scipy.spatial", "pandas")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "compare 'A man plays.' 'Someone plays.'",
+        "compare 'A man plays.' 'Someone plays.' --method one-pass",
+        "encode {folder}/in.txt {folder}/out.parquet --method one-pass",
+        "specificity {folder}/in.txt {folder}/out.csv",
+        "info",
+        "demo --output {folder}/demo.png",
+    ],
+)
+def test_common_commands_import_no_library_that_they_do_not_need(command, tmp_path):
+    (tmp_path / "in.txt").write_text("A man plays.\nIt rains.\n")
+    code = f"""
+import shlex, sys
+from sen2pro.cli.app import app
+try:
+    app(shlex.split({command.format(folder=tmp_path)!r}), prog_name="sen2pro")
+except SystemExit as stop:
+    assert not stop.code, stop.code
+print("imported:", [name for name in {HEAVY!r} if name in sys.modules], file=sys.stderr)
+"""
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    assert run.stderr.splitlines()[-1] == "imported: []"
