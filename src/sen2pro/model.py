@@ -19,7 +19,7 @@ from sen2pro.encoder.encoder import Encoder
 from sen2pro.errors import HeadMissing, Sen2ProError, Sen2ProWarning, one_of, shown
 from sen2pro.estimation.head import CONFIG, Head, misfits, on_sphere, shipped
 from sen2pro.estimation.moments import Moments, combine
-from sen2pro.estimation.shrinkage import shrunk, shrunk_to_batch
+from sen2pro.estimation.shrinkage import shrunk
 from sen2pro.estimation.whitening import Whitening
 from sen2pro.files import documents
 from sen2pro.files.atomic import new_folder
@@ -61,8 +61,7 @@ class Sen2Pro:
     method
         `sampling` is the paper's: N forward passes for each kind of uncertainty. `one-pass` predicts what sampling
         would give from one plain pass, by a head (see `distill`); the package has one for the default model.
-        `shrinkage` joins few samples with the head's prediction or, without a head, with what the sentences of the
-        batch have in common; only then does a result depend on its batch.
+        `shrinkage` joins few samples with the head's prediction.
     samples
         Number of samples N of each kind of uncertainty, or a pair (model, data); without meaning in one pass.
     uncertainty
@@ -169,25 +168,18 @@ class Sen2Pro:
     sampler: Sampler = _read_only("_sampler")
     """What runs the encoder."""
 
-    @property
-    def depends_on_batch(self) -> bool:
-        """True only for shrinkage without a head: its result depends on the other sentences of the batch."""
-        return self.method == "shrinkage" and self._head is None
-
-    def _find_head(self, head: Head | str | Path | None) -> Head | None:
+    def _find_head(self, head: Head | str | Path | None) -> Head:
         signature = self.signature()
         if head is not None and not isinstance(head, (Head, str, Path)):
             raise Sen2ProError(f"head is a fitted Head or the folder of one, not {shown(head)}")
         if head is None and self.encoder.folder and (self.encoder.folder / CONFIG).is_file():
             head = self.encoder.folder
         fitting = Head.load(head) if isinstance(head, (str, Path)) else head or shipped(signature)
-        if fitting is None and self.method == "one-pass":
+        if fitting is None:
             raise HeadMissing(
                 f"there is no head for {self.encoder.name} with these settings; fit one on a few thousand sentences: "
                 "Sen2Pro(...).distill(corpus), or sen2pro distill"
             )
-        if fitting is None:
-            return None
         missing = [f"no {source} uncertainty" for source in self.sources if source not in fitting.sources]
         reasons = misfits(fitting.space, signature) or missing
         if not reasons and (fitting.dim != self.dim or max(fitting.layers, default=-1) >= self.encoder.depth):
@@ -257,7 +249,6 @@ class Sen2Pro:
         """Return what travels with every Gaussian: all that is needed to repeat it (for one source, if given)."""
         sources = (one_of("source", source, SOURCES),) if source is not None else self.sources
         check_text("prompt", prompt)
-        prior = self._head or "prior from the batch"
         rates = sorted({site.rate for site in self.encoder.sites}) if "model" in sources else []
         words = self._settings.vocabulary
         own = "" if words is None else "+vocabulary " + hashlib.sha256("\n".join(words).encode()).hexdigest()[:8]
@@ -276,7 +267,7 @@ class Sen2Pro:
             prompt=prompt or "no",
             seed=str(self.seed) if self.method != "one-pass" else "no",
             combine=self.combine if len(sources) > 1 else "no",
-            estimator="diagonal" if self.method == "sampling" else f"{self.method} ({prior})",
+            estimator="diagonal" if self.method == "sampling" else f"{self.method} ({self._head})",
             version=__version__,
         )
 
@@ -351,14 +342,10 @@ class Sen2Pro:
 
     def _with_head(
         self, texts: list[str], prompt: str, sampled: _Estimates, batch_size: int | None, show: Show
-    ) -> tuple[_Estimates, Array | None]:
+    ) -> tuple[_Estimates, Array]:
         """Return mean and variance of each source, predicted or shrunk, and how well the head knows the sentences."""
+        assert self._head is not None
         result: _Estimates = {}
-        if self._head is None:
-            for name, (mean, variance) in sampled.items():
-                n = self.samples[name]
-                result[name] = mean, shrunk_to_batch(variance * n / (n - 1), n)
-            return result, None
         alone = self.method == "one-pass"
         states = self.sampler.plain(
             texts, prompt, layers=self._head.layers, batch_size=batch_size, show=show if alone else False, warn=alone
