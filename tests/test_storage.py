@@ -12,7 +12,7 @@ from test_gaussian import signature
 
 from sen2pro import Gaussian, Sen2ProError
 from sen2pro.errors import Sen2ProWarning
-from sen2pro.files.gaussians import GaussianWriter, Stored, read
+from sen2pro.files.gaussians import GaussianWriter, read
 
 SUFFIXES = ["parquet", "safetensors"]
 
