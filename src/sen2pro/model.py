@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import tempfile
 import warnings
 from collections.abc import Mapping, Sequence
 from operator import attrgetter
@@ -63,7 +62,7 @@ class Sen2Pro:
         would give from one plain pass, by a head (see `distill`); the package has one for the default model.
         `shrinkage` joins few samples with the head's prediction.
     samples
-        Number of samples N of each kind of uncertainty, or a pair (model, data); without meaning in one pass.
+        Number of samples N of each kind of uncertainty, or a pair (model, data); none in one pass.
     uncertainty
         `both`, `model` (MC dropout) or `data` (word-level edits).
     combine
@@ -71,8 +70,7 @@ class Sen2Pro:
     pooling
         `mean`, `cls` or `first-last-avg`; the model's own by default.
     normalize
-        Whether every sample is scaled to length 1; by default yes for cosine models. The mean of the samples is not
-        scaled again: its length says how much the samples agree.
+        Whether every sample, not their mean, is scaled to length 1; by default yes for cosine models.
     head
         A fitted `Head`, or the folder of one; by default the one saved with the model or shipped with the package.
     whitening
@@ -81,17 +79,14 @@ class Sen2Pro:
         One rate for all dropout of the network, also where its configuration says 0.
     seed
         Makes the whole result reproducible.
-    device
-        `cpu`, `cuda`, `mps`, ...; the best there is by default.
-    precision
-        `float32`; `bfloat16` or `float16` make matrix products faster on a GPU. The rounding is far below the noise.
+    device, precision
+        `cpu`, `cuda`, `mps`, ...; `float32`, or `bfloat16` or `float16` for faster matrix products on a GPU.
     vocabulary
         Words for the edits; by default the whole words of the model's tokenizer.
     tokenizer
         For a Hugging Face model object whose tokenizer cannot be found under its own name.
     revision, trust_remote_code, allow_pickle
-        For models from the hub: the version, whether the model's own Python code may run, and whether weights in
-        pickle format, which can run code too, may be read.
+        The version on the hub; whether the model's own Python code may run, and pickled weights, which can run code.
 
     Examples
     --------
@@ -272,15 +267,10 @@ class Sen2Pro:
         )
 
     def encode(
-        self,
-        sentences: str | Sequence[str],
-        *,
-        batch_size: int | None = None,
-        show_progress_bar: Show = None,
-        prompt_name: str | None = None,
-        prompt: str | None = None,
-    ) -> Gaussian:
-        """Return the Gaussian of each sentence.
+        self, sentences: str | Sequence[str], *, batch_size: int | None = None, show_progress_bar: Show = None,
+        prompt_name: str | None = None, prompt: str | None = None,
+    ) -> Gaussian:  # fmt: skip
+        """Return the Gaussian of each sentence, with the signature of this model.
 
         Parameters
         ----------
@@ -292,27 +282,16 @@ class Sen2Pro:
             By default shown on a terminal for long work. A function is called with the number of samples done since.
         prompt_name, prompt
             A prompt of the model by name, or its text, put before each sentence; edits leave it alone.
-
-        Returns
-        -------
-        Gaussian
-            float32 mean and variance, with the signature of this model.
         """
         prompt = self.encoder.prompt(prompt, prompt_name)
-        parts = self.encode_sources(
-            sentences, batch_size=batch_size, show_progress_bar=show_progress_bar, prompt=prompt
+        return self.join(
+            self.encode_sources(sentences, batch_size=batch_size, show_progress_bar=show_progress_bar, prompt=prompt)
         )
-        return self.join(parts)
 
     def encode_sources(
-        self,
-        sentences: str | Sequence[str],
-        *,
-        batch_size: int | None = None,
-        show_progress_bar: Show = None,
-        prompt_name: str | None = None,
-        prompt: str | None = None,
-    ) -> dict[str, Gaussian]:
+        self, sentences: str | Sequence[str], *, batch_size: int | None = None, show_progress_bar: Show = None,
+        prompt_name: str | None = None, prompt: str | None = None,
+    ) -> dict[str, Gaussian]:  # fmt: skip
         """Return the Gaussians of model and data uncertainty apart, by name; arguments as for `encode`."""
         texts, prefix = check_sentences(sentences), self.encoder.prompt(prompt, prompt_name)
         counts = {source: self.samples[source] for source in self.sources}
@@ -363,15 +342,9 @@ class Sen2Pro:
         return result, self._head.coverage(states)
 
     def distill(
-        self,
-        corpus: Sequence[str],
-        *,
-        samples: int = 16,
-        held_out: float = 0.2,
-        batch_size: int | None = None,
-        show_progress_bar: Show = None,
-        verbose: bool = True,
-    ) -> Sen2Pro:
+        self, corpus: Sequence[str], *, samples: int = 16, held_out: float = 0.2, batch_size: int | None = None,
+        show_progress_bar: Show = None, verbose: bool = True,
+    ) -> Sen2Pro:  # fmt: skip
         """Fit a head on a corpus and use it from now on, by the method `one-pass`; returns the model itself.
 
         The encoder is not changed. A warning says if the head is worse than a constant (see `Head.flaw`).
@@ -384,8 +357,6 @@ class Sen2Pro:
             Samples of each sentence and kind of uncertainty that the head learns from.
         held_out
             Share of the sentences on which choices are made and quality is measured.
-        batch_size, show_progress_bar
-            As for `encode`.
         verbose
             Whether to print the quality on the sentences held out.
         """
@@ -401,14 +372,9 @@ class Sen2Pro:
         return self
 
     def sample(
-        self,
-        sentences: str | Sequence[str],
-        *,
-        batch_size: int | None = None,
-        show_progress_bar: Show = None,
-        prompt_name: str | None = None,
-        prompt: str | None = None,
-    ) -> Array:
+        self, sentences: str | Sequence[str], *, batch_size: int | None = None, show_progress_bar: Show = None,
+        prompt_name: str | None = None, prompt: str | None = None,
+    ) -> Array:  # fmt: skip
         """Return the raw samples (n, N, k), or (N, k) of a single string; arguments as for `encode`.
 
         With `uncertainty="both"`, N is the sum of both numbers of samples: first the model's, then the data's.
@@ -426,13 +392,9 @@ class Sen2Pro:
         return result[0] if isinstance(sentences, str) else result
 
     def sen2vec(
-        self,
-        sentences: str | Sequence[str],
-        *,
-        batch_size: int | None = None,
-        prompt_name: str | None = None,
+        self, sentences: str | Sequence[str], *, batch_size: int | None = None, prompt_name: str | None = None,
         prompt: str | None = None,
-    ) -> Array:
+    ) -> Array:  # fmt: skip
         """Return the plain vectors (n, k) of one deterministic pass: what the encoder gives without sen2pro."""
         texts, prefix = check_sentences(sentences), self.encoder.prompt(prompt, prompt_name)
         vectors = self.sampler.finish(self.sampler.plain(texts, prefix, batch_size=batch_size).vectors)
@@ -449,15 +411,9 @@ class Sen2Pro:
         return self
 
     def specificity(
-        self,
-        sentences: str | Sequence[str],
-        *,
-        samples: int | None = None,
-        batch_size: int | None = None,
-        show_progress_bar: Show = None,
-        prompt_name: str | None = None,
-        prompt: str | None = None,
-    ) -> Specificity:
+        self, sentences: str | Sequence[str], *, samples: int | None = None, batch_size: int | None = None,
+        show_progress_bar: Show = None, prompt_name: str | None = None, prompt: str | None = None,
+    ) -> Specificity:  # fmt: skip
         """Return how specific sentences are, in one pass: greater is more specific, less is vaguer.
 
         Parameters
@@ -467,8 +423,8 @@ class Sen2Pro:
         samples
             Measure with so many inserted words for each sentence (12 is a good number) instead of one pass. A model
             without a head needs this; its result has values that can be ranked, but no percentiles (NaN).
-        batch_size, show_progress_bar, prompt_name, prompt
-            As for `encode`.
+
+        Other parameters are as for `encode`.
 
         Examples
         --------
@@ -498,8 +454,8 @@ class Sen2Pro:
     def compare(self, a: str, b: str) -> Comparison:
         """Return how likely two sentences mean the same, how similar they are (0 to 5), and which is vaguer.
 
-        The numbers behind it come with the package for the default model. For another model, or for your own idea of a
-        match, fit `sen2pro.confidence.MatchConfidence` on labelled pairs.
+        It is for the default model. For another model, or for your own idea of a match, fit
+        `sen2pro.confidence.MatchConfidence` on labelled pairs.
 
         >>> print(Sen2Pro().compare("A man is playing a guitar.", "A man plays the guitar."))
         85 % likely the same meaning (likely). Similarity 4.4 of 5, probably between 3.1 and 5.0. ...
@@ -552,39 +508,21 @@ class Sen2Pro:
         return cls(str(folder), **settings)
 
     @classmethod
-    def from_settings(cls, settings: Settings) -> Sen2Pro:
-        """Make the model of some settings, those of another one for instance (`model.settings`)."""
+    def from_settings(cls, settings: Settings, saved: Mapping[str, Any] | None = None) -> Sen2Pro:
+        """Make the model of some settings, those of another one for instance (`model.settings`).
+
+        `saved` is what is known of it besides: by default what its folder says.
+        """
         model = cls.__new__(cls)
-        model._start(settings, _saved_settings(settings.model))
+        model._start(settings, _saved_settings(settings.model) if saved is None else saved)
         return model
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the name or folder if the weights are unchanged, else the weights."""
+        """Pickle the name or folder if the weights are unchanged, else the network."""
         settings = self._settings.changed(head=self._head, whitening=self.whitening or False)
-        if isinstance(settings.model, (str, Path)) and self.encoder.is_as_loaded:
-            return _unpickled, (settings, {"name": self.encoder.name, "hash": self.encoder.hash}, {})
-        with tempfile.TemporaryDirectory() as folder:
-            self.encoder.save(Path(folder))
-            paths = [path for path in Path(folder).rglob("*") if path.is_file()]
-            files = {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
-        return _unpickled, (settings.changed(model=None, tokenizer=None), {"name": self.encoder.name}, files)
-
-
-def _unpickled(settings: Settings, saved: Mapping[str, str], files: Mapping[str, bytes]) -> Sen2Pro:
-    """Load a model that was pickled by its name or folder, or else with all its files."""
-    model = Sen2Pro.__new__(Sen2Pro)
-    if not files:
-        model._start(settings, saved)
-        return model
-    with tempfile.TemporaryDirectory() as folder:
-        for place, data in files.items():
-            path = Path(folder, place)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(data)
-        model._start(settings.changed(model=folder), saved)
-    model.encoder.folder = None  # its files are not there any more
-    model._settings = model.settings.changed(model=model.encoder.source, tokenizer=model.encoder.tokenizer)
-    return model
+        if not isinstance(settings.model, (str, Path)) or not self.encoder.is_as_loaded:
+            settings = settings.changed(model=self.encoder.source, tokenizer=self.encoder.tokenizer)
+        return Sen2Pro.from_settings, (settings, {"name": self.encoder.name, "hash": self.encoder.hash})
 
 
 def _saved_settings(model: Any) -> dict[str, Any]:

@@ -208,10 +208,7 @@ class _Lesson:
         return replace(linear, terms=terms.astype(np.float32), directions=directions.astype(np.float32))
 
     def strength(self, predicted: Array64) -> Strength:
-        """Estimate what prediction and samples are worth from out-of-sample predictions of log-variances.
-
-        An error that is smaller than its own standard error is not known; its standard error is taken instead.
-        """
+        """Estimate what prediction and samples are worth; an error below its own standard error is taken to be that."""
         logs = [np.log(array) for array in (self.variance, *self.halves)]
         gap = log_bias(self.half_dof) - log_bias(self.dof)
         bias = float((logs[0] - (logs[1] + logs[2]) / 2).mean() / gap)

@@ -196,10 +196,8 @@ class Head:
     def flaw(self) -> str:
         """What is wrong with a head that is worse than a constant, and what to do; empty for any other.
 
-        A constant gives all sentences the average variances of those that the head was fitted on. A head is worse if
-        its error on the held-out sentences is larger, in the variance per dimension or in the total variance of any
-        kind of uncertainty: an R2 below 0. Both errors are measured against the same samples, whose noise cancels, so
-        the sign of R2 is often known where its size is not.
+        A constant gives all sentences the average variances of the corpus. A head is worse if its error on the held-out
+        sentences is larger, in the variance per dimension or in the total variance of any source: an R2 below 0.
         """
         figures = [(source, name, r2) for source, shares in self.quality.items() for name, r2 in shares.items()]
         worse = [

@@ -65,9 +65,7 @@ def estimate(samples: NDArray[Any], estimator: str = "diagonal") -> tuple[Array6
 
 
 class Moments:
-    """Running mean and variance of n sentences in float64, fed sample by sample: memory does not grow with N.
-
-    It is the parallel form of Welford's algorithm (Chan et al., 1979).
+    """Running mean and variance of n sentences in float64: Welford's algorithm, parallel (Chan et al., 1979).
 
     >>> moments = Moments(sentences=1, dim=1)
     >>> moments.update(np.array([0, 0, 0]), np.array([[1.0], [3.0], [5.0]]))

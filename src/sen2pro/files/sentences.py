@@ -34,19 +34,9 @@ class Record:
 class Source:
     """The sentences of a text, CSV, TSV, JSONL or Parquet file (also .gz and .xz), or of standard input (`-`).
 
-    Parameters
-    ----------
-    path
-        Text files hold a sentence a line; the other kinds go by their suffix. A field of a CSV or TSV file may stand in
-        quotes, with those inside it doubled, as Python's csv and pandas write it.
-    column
-        Which column holds the sentences; by default `text`, `sentence`, or the only one there is.
-    id_column
-        Which column holds ids to keep.
-    skip_blank
-        Pass over blank sentences instead of stopping at them.
-    longest_line
-        Most bytes that a line, or a field of a table, may have.
+    The kind goes by the suffix; all others are text, a sentence a line. Sentences stand in `column`, by default `text`,
+    `sentence` or the only one; ids to keep in `id_column`. Blank sentences are an error, or passed over (`skip_blank`).
+    A line, or a field of a table, may have `longest_line` bytes.
     """
 
     _id_option = "id_column"
@@ -151,10 +141,7 @@ class Source:
             raise self._wrong(f"line {first}", why) from None
 
     def _batches(self) -> Iterator[tuple[int, Any]]:
-        """Yield the number of a row, from 1, and the columns that are wanted of it and of those that follow.
-
-        Texts that repeat are kept once: a small file could otherwise fill the memory.
-        """
+        """Yield batches of the wanted columns, equal texts kept once, each with the number of its first row, from 1."""
         import pyarrow as pa
 
         with parquet.opened(self.path) as file:
