@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import tempfile
 import warnings
 from collections.abc import Mapping, Sequence
 from operator import attrgetter
@@ -508,7 +509,7 @@ class Sen2Pro:
         return cls(str(folder), **settings)
 
     @classmethod
-    def from_settings(cls, settings: Settings, saved: Mapping[str, Any] | None = None) -> Sen2Pro:
+    def from_settings(cls, settings: Settings, saved: Mapping[str, str] | None = None) -> Sen2Pro:
         """Make the model of some settings, those of another one for instance (`model.settings`).
 
         `saved` is what is known of it besides: by default what its folder says.
@@ -518,11 +519,28 @@ class Sen2Pro:
         return model
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the name or folder if the weights are unchanged, else the network."""
+        """Pickle the name or folder if the weights are unchanged, else the weights."""
         settings = self._settings.changed(head=self._head, whitening=self.whitening or False)
-        if not isinstance(settings.model, (str, Path)) or not self.encoder.is_as_loaded:
-            settings = settings.changed(model=self.encoder.source, tokenizer=self.encoder.tokenizer)
-        return Sen2Pro.from_settings, (settings, {"name": self.encoder.name, "hash": self.encoder.hash})
+        if isinstance(settings.model, (str, Path)) and self.encoder.is_as_loaded:
+            return Sen2Pro.from_settings, (settings, {"name": self.encoder.name, "hash": self.encoder.hash})
+        with tempfile.TemporaryDirectory() as folder:
+            self.encoder.save(Path(folder))
+            paths = [path for path in Path(folder).rglob("*") if path.is_file()]
+            files = {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
+        return _unpickled, (settings.changed(model=None, tokenizer=None), self.encoder.name, files)
+
+
+def _unpickled(settings: Settings, name: str, files: Mapping[str, bytes]) -> Sen2Pro:
+    """Load a model that was pickled with all its files: a network with the hooks of its library cannot be."""
+    with tempfile.TemporaryDirectory() as folder:
+        for place, data in files.items():
+            path = Path(folder, place)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data)
+        model = Sen2Pro.from_settings(settings.changed(model=folder), {"name": name})
+    model.encoder.folder = None  # its files are not there any more
+    model._settings = model.settings.changed(model=model.encoder.source, tokenizer=model.encoder.tokenizer)
+    return model
 
 
 def _saved_settings(model: Any) -> dict[str, Any]:
