@@ -28,7 +28,6 @@ class PairSource(Source):
     With `labelled` a column `label` holds numbers, or true and false.
     """
 
-    _all_rows_matter = True
     _blank = "a sentence of the pair is empty or blank; leave the row out"
 
     def __init__(self, path: str, *, labelled: bool = False, longest_line: int = LONGEST_LINE) -> None:

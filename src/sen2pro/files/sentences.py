@@ -40,7 +40,6 @@ class Source:
     """
 
     _id_option = "id_column"
-    _all_rows_matter = False  # or only how many there are
     _blank = "the sentence is empty or blank (skip_blank=True passes over it)"
 
     def __init__(
@@ -75,7 +74,7 @@ class Source:
 
     def _counted(self) -> Iterator[int]:
         """Yield how many sentences there are, a part of the file at a time."""
-        if self.kind != "parquet" or self._all_rows_matter:
+        if self.kind != "parquet":
             yield from map(len, self.chunks(4096))
             return
         for first, batch in self._batches():
@@ -190,10 +189,11 @@ class Source:
             yield self._from_row(place, row)
 
     def _is_plain(self, batch: Any) -> bool:
-        """Tell whether all rows are sentences, by a look at each text that differs from the others."""
+        """Tell whether all rows are sentences and nothing else, by a look at each text that differs from the others."""
         column = batch.column(0)
         values = getattr(column, "dictionary", None)
-        if self.id_column is not None or values is None or len(values) > len(column) or column.null_count:
+        alone = self.id_column is None and len(batch.columns) == 1
+        if not alone or values is None or len(values) > len(column) or column.null_count:
             return False
         try:
             return not any(is_blank(self._record("", each, None).text) for each in values.to_pylist())
