@@ -129,7 +129,8 @@ def main() -> None:
             rows = slice(start, start + CHUNK)
             for i, source in enumerate(model.sources):
                 teachers[source].put(rows, model.sampler.finish(samples[rows, i * SAMPLES : (i + 1) * SAMPLES]))
-        head = fit_for(model, texts, teachers)
+        states = model.sampler.plain(texts, "", layers=range(model.encoder.depth - 1), warn=False)
+        head = fit_for(model, texts, states, teachers, held_out=0.2)
         head.save(options.output / f"all-MiniLM-L6-v2-{name}")
         print(name, head.report(), sep="\n")
 

@@ -6,8 +6,7 @@
 Candidates: Eq. 6, Euclidean distance, dot products divided by powers of the lengths of the means, cosines divided by
 powers of the resultant lengths R = |mean| / sqrt(|mean|^2 + total variance), energy distance, maximum mean discrepancy
 with a Gaussian kernel, concentrations of von Mises-Fisher distributions. The winner is the one with the greatest mean
-gain over the plain cosine on the two sets; variances as estimated, or shrunk. Samples are kept in SEN2PRO_CACHE, as
-for `sen2pro reproduce`.
+gain over the plain cosine on the two sets. Samples are kept in SEN2PRO_CACHE, as for `sen2pro reproduce`.
 """
 
 from __future__ import annotations
@@ -19,7 +18,6 @@ from typing import Any
 import numpy as np
 from common import save
 
-from sen2pro.estimation.moments import estimate
 from sen2pro.gaussian import Gaussian
 from sen2pro.metrics import sts
 from sen2pro.paper.lab import Lab
@@ -99,24 +97,17 @@ CANDIDATES: dict[str, Candidate] = {
 }
 
 
-def shrunken(sets: Sets, name: str) -> dict[str, Gaussian]:
-    """Return the Gaussians with variances shrunk towards what the sentences of the set have in common."""
-    samples = sets.pairs[name].samples()
-    return {source: Gaussian(*estimate(found, "shrinkage")) for source, found in samples.items()}
-
-
 def gains(sets: Sets, name: str, kind: str) -> dict[str, float]:
     """Return the gain over the plain cosine of every candidate, in Spearman x 100."""
     pairs, gold = sets.pairs[name], sets.gold[name]
-    parts = shrunken(sets, name) if "shrunken" in kind else pairs.parts()
-    left, right = pairs.sides(sets.lab.join(parts, kind.split(",")[0]))
+    left, right = pairs.sides(sets.lab.join(pairs.parts(), kind))
     plain = sts.correlation(COSINE.runs(pairs)[0], gold)
     return {title: 100 * (sts.correlation(score(left, right), gold) - plain) for title, score in CANDIDATES.items()}
 
 
 def search(sets: Sets) -> dict[str, Any]:
     rows: dict[str, Any] = {}
-    for kind in ("m+d", "m", "d", "m+d, shrunken"):
+    for kind in ("m+d", "m", "d"):
         found = {name: gains(sets, name, kind) for name in DEV}
         for title in CANDIDATES:
             values = [found[name][title] for name in DEV]

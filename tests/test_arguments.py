@@ -607,7 +607,6 @@ def targets(model):
         "similarity alpha": lambda v: model.similarity(BATCH, BATCH, alpha=v),
         "estimate": estimate,
         "estimate full": lambda v: estimate(v, "full"),
-        "estimate shrinkage": lambda v: estimate(v, "shrinkage"),
         "estimator": lambda v: estimate(samples, v),
         "combine": lambda v: combine([(BATCH.mean, BATCH.variance)], [3], v),
         "whitening fit": Whitening.fit,

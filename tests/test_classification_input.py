@@ -146,8 +146,6 @@ def test_gaussians_of_another_kind_are_refused(fitted):
         fitted.predict(one_sided.encode(TEXTS))
 
 
-@pytest.mark.parametrize("given", ["folder", "model"])
-def test_shrinkage_without_a_head_is_refused_since_a_class_would_depend_on_the_batch(shared_folder, given):
-    model = str(shared_folder) if given == "folder" else Sen2Pro(str(shared_folder), method="shrinkage", samples=4)
-    with pytest.raises(Sen2ProError, match="there is no head for tiny-bert .* depend on the others"):
-        Sen2ProClassifier(model, method="shrinkage", samples=4).fit(TEXTS, LABELS)
+def test_shrinkage_without_a_head_is_refused(shared_folder):
+    with pytest.raises(Sen2ProError, match="there is no head for tiny-bert .* fit one"):
+        Sen2ProClassifier(str(shared_folder), method="shrinkage", samples=4).fit(TEXTS, LABELS)

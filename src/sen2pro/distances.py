@@ -91,9 +91,8 @@ _ALL_PAIRS = _Sums(  # row i of x with row j of y: (n, m)
 def _sen2pro(a: Gaussian, b: Gaussian, sums: _Sums, alpha: float | str) -> Array64:
     """Eq. 6: (1 - alpha) * L1(mean_a - mean_b) + alpha * L1(variance_a - variance_b).
 
-    The paper sets alpha to L1(mean)/L1(variance) and reports values of 0.01 to 0.05. Both cannot hold: that ratio
-    is around 100, and with it distances would be negative. Its inverse, L1(variance)/L1(mean), has the reported
-    size, and that is the rule `"ratio"`, clipped to [0, 1].
+    The paper sets alpha to L1(mean)/L1(variance), around 100, and reports values of 0.01 to 0.05. Both cannot hold. The
+    inverse has the reported size, and that is the rule `"ratio"`, clipped to [0, 1].
     """
     means, variances = sums.l1(a.mean, b.mean), sums.l1(a.variance, b.variance)
     weight: Any = alpha
@@ -145,11 +144,7 @@ def _cosine(a: Gaussian, b: Gaussian, sums: _Sums, length: Callable[[Array64, Ar
 
 
 def _expected_cosine(a: Gaussian, b: Gaussian, sums: _Sums, alpha: float | str) -> Array64:
-    """1 - E[x.y] / sqrt(E|x|^2 E|y|^2).
-
-    On the unit sphere, where |x| = 1, this is 1 minus the average cosine of the samples themselves, for one source of
-    uncertainty or `unified` ones; averaging two estimates (`individual`) moves it by a few thousandths.
-    """
+    """1 - E[x.y] / sqrt(E|x|^2 E|y|^2): on the unit sphere, 1 minus the average cosine of the samples themselves."""
     return _cosine(a, b, sums, lambda size, whole: whole)
 
 
@@ -157,8 +152,7 @@ def _corrected_cosine(a: Gaussian, b: Gaussian, sums: _Sums, alpha: float | str)
     """1 - cos(mean_a, mean_b) / (R_a R_b)^0.75, where R = |mean| / sqrt(|mean|^2 + total variance).
 
     R is the resultant length of directional statistics: 1 for a sentence that is certain, less the more its samples
-    disagree. Dividing by it makes up for what uncertainty takes from a cosine. The exponent was chosen on STS-B dev and
-    SICK trial (`benchmarks/similarity_search.py`).
+    disagree. The exponent was chosen on STS-B dev and SICK trial (`benchmarks/similarity_search.py`).
     """
 
     def length(size: Array64, whole: Array64) -> Array64:
@@ -200,10 +194,7 @@ def distance(a: Gaussian, b: Gaussian, metric: str = "sen2pro", *, alpha: float 
     alpha
         Weight of the variances in Eq. 6: a number in [0, 1] or `"ratio"`, L1(variances)/L1(means) of each pair.
 
-    Returns
-    -------
-    distances
-        Never NaN; inf where a distance is above float32's range (3.4e38).
+    A distance is never NaN; it is inf above float32's range (3.4e38).
 
     Examples
     --------

@@ -21,8 +21,7 @@ _MOST_DRAWN = 1 << 32  # numbers that `sample` makes at once: 16 GB
 def floored(variance: NDArray[Any]) -> Array64:
     """Return variances that can be divided by: at least one millionth of the Gaussian's average variance.
 
-    Some dimensions of real encoders never vary (three of 384 in all-MiniLM-L6-v2), and a variance estimated
-    from few samples can be zero by chance; a logarithm or a quotient needs a floor.
+    Some dimensions of real encoders never vary (three of 384 in all-MiniLM-L6-v2), and few samples can agree by chance.
     """
     variance = variance.astype(np.float64)
     floor = np.maximum(1e-6 * variance.mean(axis=-1, keepdims=True), 1e-30)
@@ -37,10 +36,9 @@ class Gaussian:
     mean, variance
         Arrays of one shape, (k,) or (n, k). Kept as read-only float32.
     signature
-        How the Gaussians were made. Comparing Gaussians made with different settings raises an error that names the
-        setting.
+        How the Gaussians were made. Comparing Gaussians made with different settings is an error.
     coverage
-        Of a head's predictions, how far each sentence is from what the head was fitted on: () or (n,), see `coverage`.
+        How well a head knows sentences like these, () or (n,).
     copy
         False takes float32 arrays as they are, and makes them read-only: half the memory for large ones.
 
@@ -234,8 +232,7 @@ class Gaussian:
     def load(path: str | Path, *, verify: bool = True) -> Gaussian:
         """Read what `save` or `sen2pro encode` wrote; `sen2pro.files.gaussians.read` also gives the ids and texts.
 
-        `verify` compares the content with the digest in the file, which tells if a single bit has changed. It costs
-        less than a tenth of the reading.
+        `verify` compares the content with the digest in the file: less than a tenth of the time that reading takes.
         """
         from sen2pro.files.gaussians import read
 

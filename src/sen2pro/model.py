@@ -19,7 +19,7 @@ from sen2pro.encoder.encoder import Encoder
 from sen2pro.errors import HeadMissing, Sen2ProError, Sen2ProWarning, one_of, shown
 from sen2pro.estimation.head import CONFIG, Head, misfits, on_sphere, shipped
 from sen2pro.estimation.moments import Moments, combine
-from sen2pro.estimation.shrinkage import shrunk, shrunk_to_batch
+from sen2pro.estimation.shrinkage import shrunk
 from sen2pro.estimation.whitening import Whitening
 from sen2pro.files import documents
 from sen2pro.files.atomic import new_folder
@@ -61,10 +61,9 @@ class Sen2Pro:
     method
         `sampling` is the paper's: N forward passes for each kind of uncertainty. `one-pass` predicts what sampling
         would give from one plain pass, by a head (see `distill`); the package has one for the default model.
-        `shrinkage` joins few samples with the head's prediction or, without a head, with what the sentences of the
-        batch have in common; only then does a result depend on its batch.
+        `shrinkage` joins few samples with the head's prediction.
     samples
-        Number of samples N of each kind of uncertainty, or a pair (model, data); without meaning in one pass.
+        Number of samples N of each kind of uncertainty, or a pair (model, data); none in one pass.
     uncertainty
         `both`, `model` (MC dropout) or `data` (word-level edits).
     combine
@@ -72,8 +71,7 @@ class Sen2Pro:
     pooling
         `mean`, `cls` or `first-last-avg`; the model's own by default.
     normalize
-        Whether every sample is scaled to length 1; by default yes for cosine models. The mean of the samples is not
-        scaled again: its length says how much the samples agree.
+        Whether every sample, not their mean, is scaled to length 1; by default yes for cosine models.
     head
         A fitted `Head`, or the folder of one; by default the one saved with the model or shipped with the package.
     whitening
@@ -82,17 +80,14 @@ class Sen2Pro:
         One rate for all dropout of the network, also where its configuration says 0.
     seed
         Makes the whole result reproducible.
-    device
-        `cpu`, `cuda`, `mps`, ...; the best there is by default.
-    precision
-        `float32`; `bfloat16` or `float16` make matrix products faster on a GPU. The rounding is far below the noise.
+    device, precision
+        `cpu`, `cuda`, `mps`, ...; `float32`, or `bfloat16` or `float16` for faster matrix products on a GPU.
     vocabulary
         Words for the edits; by default the whole words of the model's tokenizer.
     tokenizer
         For a Hugging Face model object whose tokenizer cannot be found under its own name.
     revision, trust_remote_code, allow_pickle
-        For models from the hub: the version, whether the model's own Python code may run, and whether weights in
-        pickle format, which can run code too, may be read.
+        The version on the hub; whether the model's own Python code may run, and pickled weights, which can run code.
 
     Examples
     --------
@@ -169,25 +164,18 @@ class Sen2Pro:
     sampler: Sampler = _read_only("_sampler")
     """What runs the encoder."""
 
-    @property
-    def depends_on_batch(self) -> bool:
-        """True only for shrinkage without a head: its result depends on the other sentences of the batch."""
-        return self.method == "shrinkage" and self._head is None
-
-    def _find_head(self, head: Head | str | Path | None) -> Head | None:
+    def _find_head(self, head: Head | str | Path | None) -> Head:
         signature = self.signature()
         if head is not None and not isinstance(head, (Head, str, Path)):
             raise Sen2ProError(f"head is a fitted Head or the folder of one, not {shown(head)}")
         if head is None and self.encoder.folder and (self.encoder.folder / CONFIG).is_file():
             head = self.encoder.folder
         fitting = Head.load(head) if isinstance(head, (str, Path)) else head or shipped(signature)
-        if fitting is None and self.method == "one-pass":
+        if fitting is None:
             raise HeadMissing(
                 f"there is no head for {self.encoder.name} with these settings; fit one on a few thousand sentences: "
                 "Sen2Pro(...).distill(corpus), or sen2pro distill"
             )
-        if fitting is None:
-            return None
         missing = [f"no {source} uncertainty" for source in self.sources if source not in fitting.sources]
         reasons = misfits(fitting.space, signature) or missing
         if not reasons and (fitting.dim != self.dim or max(fitting.layers, default=-1) >= self.encoder.depth):
@@ -257,7 +245,6 @@ class Sen2Pro:
         """Return what travels with every Gaussian: all that is needed to repeat it (for one source, if given)."""
         sources = (one_of("source", source, SOURCES),) if source is not None else self.sources
         check_text("prompt", prompt)
-        prior = self._head or "prior from the batch"
         rates = sorted({site.rate for site in self.encoder.sites}) if "model" in sources else []
         words = self._settings.vocabulary
         own = "" if words is None else "+vocabulary " + hashlib.sha256("\n".join(words).encode()).hexdigest()[:8]
@@ -276,20 +263,15 @@ class Sen2Pro:
             prompt=prompt or "no",
             seed=str(self.seed) if self.method != "one-pass" else "no",
             combine=self.combine if len(sources) > 1 else "no",
-            estimator="diagonal" if self.method == "sampling" else f"{self.method} ({prior})",
+            estimator="diagonal" if self.method == "sampling" else f"{self.method} ({self._head})",
             version=__version__,
         )
 
     def encode(
-        self,
-        sentences: str | Sequence[str],
-        *,
-        batch_size: int | None = None,
-        show_progress_bar: Show = None,
-        prompt_name: str | None = None,
-        prompt: str | None = None,
-    ) -> Gaussian:
-        """Return the Gaussian of each sentence.
+        self, sentences: str | Sequence[str], *, batch_size: int | None = None, show_progress_bar: Show = None,
+        prompt_name: str | None = None, prompt: str | None = None,
+    ) -> Gaussian:  # fmt: skip
+        """Return the Gaussian of each sentence, with the signature of this model.
 
         Parameters
         ----------
@@ -301,27 +283,16 @@ class Sen2Pro:
             By default shown on a terminal for long work. A function is called with the number of samples done since.
         prompt_name, prompt
             A prompt of the model by name, or its text, put before each sentence; edits leave it alone.
-
-        Returns
-        -------
-        Gaussian
-            float32 mean and variance, with the signature of this model.
         """
         prompt = self.encoder.prompt(prompt, prompt_name)
-        parts = self.encode_sources(
-            sentences, batch_size=batch_size, show_progress_bar=show_progress_bar, prompt=prompt
+        return self.join(
+            self.encode_sources(sentences, batch_size=batch_size, show_progress_bar=show_progress_bar, prompt=prompt)
         )
-        return self.join(parts)
 
     def encode_sources(
-        self,
-        sentences: str | Sequence[str],
-        *,
-        batch_size: int | None = None,
-        show_progress_bar: Show = None,
-        prompt_name: str | None = None,
-        prompt: str | None = None,
-    ) -> dict[str, Gaussian]:
+        self, sentences: str | Sequence[str], *, batch_size: int | None = None, show_progress_bar: Show = None,
+        prompt_name: str | None = None, prompt: str | None = None,
+    ) -> dict[str, Gaussian]:  # fmt: skip
         """Return the Gaussians of model and data uncertainty apart, by name; arguments as for `encode`."""
         texts, prefix = check_sentences(sentences), self.encoder.prompt(prompt, prompt_name)
         counts = {source: self.samples[source] for source in self.sources}
@@ -351,14 +322,10 @@ class Sen2Pro:
 
     def _with_head(
         self, texts: list[str], prompt: str, sampled: _Estimates, batch_size: int | None, show: Show
-    ) -> tuple[_Estimates, Array | None]:
+    ) -> tuple[_Estimates, Array]:
         """Return mean and variance of each source, predicted or shrunk, and how well the head knows the sentences."""
+        assert self._head is not None
         result: _Estimates = {}
-        if self._head is None:
-            for name, (mean, variance) in sampled.items():
-                n = self.samples[name]
-                result[name] = mean, shrunk_to_batch(variance * n / (n - 1), n)
-            return result, None
         alone = self.method == "one-pass"
         states = self.sampler.plain(
             texts, prompt, layers=self._head.layers, batch_size=batch_size, show=show if alone else False, warn=alone
@@ -376,15 +343,9 @@ class Sen2Pro:
         return result, self._head.coverage(states)
 
     def distill(
-        self,
-        corpus: Sequence[str],
-        *,
-        samples: int = 16,
-        held_out: float = 0.2,
-        batch_size: int | None = None,
-        show_progress_bar: Show = None,
-        verbose: bool = True,
-    ) -> Sen2Pro:
+        self, corpus: Sequence[str], *, samples: int = 16, held_out: float = 0.2, batch_size: int | None = None,
+        show_progress_bar: Show = None, verbose: bool = True,
+    ) -> Sen2Pro:  # fmt: skip
         """Fit a head on a corpus and use it from now on, by the method `one-pass`; returns the model itself.
 
         The encoder is not changed. A warning says if the head is worse than a constant (see `Head.flaw`).
@@ -397,8 +358,6 @@ class Sen2Pro:
             Samples of each sentence and kind of uncertainty that the head learns from.
         held_out
             Share of the sentences on which choices are made and quality is measured.
-        batch_size, show_progress_bar
-            As for `encode`.
         verbose
             Whether to print the quality on the sentences held out.
         """
@@ -414,14 +373,9 @@ class Sen2Pro:
         return self
 
     def sample(
-        self,
-        sentences: str | Sequence[str],
-        *,
-        batch_size: int | None = None,
-        show_progress_bar: Show = None,
-        prompt_name: str | None = None,
-        prompt: str | None = None,
-    ) -> Array:
+        self, sentences: str | Sequence[str], *, batch_size: int | None = None, show_progress_bar: Show = None,
+        prompt_name: str | None = None, prompt: str | None = None,
+    ) -> Array:  # fmt: skip
         """Return the raw samples (n, N, k), or (N, k) of a single string; arguments as for `encode`.
 
         With `uncertainty="both"`, N is the sum of both numbers of samples: first the model's, then the data's.
@@ -439,13 +393,9 @@ class Sen2Pro:
         return result[0] if isinstance(sentences, str) else result
 
     def sen2vec(
-        self,
-        sentences: str | Sequence[str],
-        *,
-        batch_size: int | None = None,
-        prompt_name: str | None = None,
+        self, sentences: str | Sequence[str], *, batch_size: int | None = None, prompt_name: str | None = None,
         prompt: str | None = None,
-    ) -> Array:
+    ) -> Array:  # fmt: skip
         """Return the plain vectors (n, k) of one deterministic pass: what the encoder gives without sen2pro."""
         texts, prefix = check_sentences(sentences), self.encoder.prompt(prompt, prompt_name)
         vectors = self.sampler.finish(self.sampler.plain(texts, prefix, batch_size=batch_size).vectors)
@@ -462,15 +412,9 @@ class Sen2Pro:
         return self
 
     def specificity(
-        self,
-        sentences: str | Sequence[str],
-        *,
-        samples: int | None = None,
-        batch_size: int | None = None,
-        show_progress_bar: Show = None,
-        prompt_name: str | None = None,
-        prompt: str | None = None,
-    ) -> Specificity:
+        self, sentences: str | Sequence[str], *, samples: int | None = None, batch_size: int | None = None,
+        show_progress_bar: Show = None, prompt_name: str | None = None, prompt: str | None = None,
+    ) -> Specificity:  # fmt: skip
         """Return how specific sentences are, in one pass: greater is more specific, less is vaguer.
 
         Parameters
@@ -480,8 +424,8 @@ class Sen2Pro:
         samples
             Measure with so many inserted words for each sentence (12 is a good number) instead of one pass. A model
             without a head needs this; its result has values that can be ranked, but no percentiles (NaN).
-        batch_size, show_progress_bar, prompt_name, prompt
-            As for `encode`.
+
+        Other parameters are as for `encode`.
 
         Examples
         --------
@@ -511,8 +455,8 @@ class Sen2Pro:
     def compare(self, a: str, b: str) -> Comparison:
         """Return how likely two sentences mean the same, how similar they are (0 to 5), and which is vaguer.
 
-        The numbers behind it come with the package for the default model. For another model, or for your own idea of a
-        match, fit `sen2pro.confidence.MatchConfidence` on labelled pairs.
+        It is for the default model. For another model, or for your own idea of a match, fit
+        `sen2pro.confidence.MatchConfidence` on labelled pairs.
 
         >>> print(Sen2Pro().compare("A man is playing a guitar.", "A man plays the guitar."))
         85 % likely the same meaning (likely). Similarity 4.4 of 5, probably between 3.1 and 5.0. ...
@@ -565,36 +509,35 @@ class Sen2Pro:
         return cls(str(folder), **settings)
 
     @classmethod
-    def from_settings(cls, settings: Settings) -> Sen2Pro:
-        """Make the model of some settings, those of another one for instance (`model.settings`)."""
+    def from_settings(cls, settings: Settings, saved: Mapping[str, str] | None = None) -> Sen2Pro:
+        """Make the model of some settings, those of another one for instance (`model.settings`).
+
+        `saved` is what is known of it besides: by default what its folder says.
+        """
         model = cls.__new__(cls)
-        model._start(settings, _saved_settings(settings.model))
+        model._start(settings, _saved_settings(settings.model) if saved is None else saved)
         return model
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the name or folder if the weights are unchanged, else the weights."""
         settings = self._settings.changed(head=self._head, whitening=self.whitening or False)
         if isinstance(settings.model, (str, Path)) and self.encoder.is_as_loaded:
-            return _unpickled, (settings, {"name": self.encoder.name, "hash": self.encoder.hash}, {})
+            return Sen2Pro.from_settings, (settings, {"name": self.encoder.name, "hash": self.encoder.hash})
         with tempfile.TemporaryDirectory() as folder:
             self.encoder.save(Path(folder))
             paths = [path for path in Path(folder).rglob("*") if path.is_file()]
             files = {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
-        return _unpickled, (settings.changed(model=None, tokenizer=None), {"name": self.encoder.name}, files)
+        return _unpickled, (settings.changed(model=None, tokenizer=None), self.encoder.name, files)
 
 
-def _unpickled(settings: Settings, saved: Mapping[str, str], files: Mapping[str, bytes]) -> Sen2Pro:
-    """Load a model that was pickled by its name or folder, or else with all its files."""
-    model = Sen2Pro.__new__(Sen2Pro)
-    if not files:
-        model._start(settings, saved)
-        return model
+def _unpickled(settings: Settings, name: str, files: Mapping[str, bytes]) -> Sen2Pro:
+    """Load a model that was pickled with all its files: a network with the hooks of its library cannot be."""
     with tempfile.TemporaryDirectory() as folder:
         for place, data in files.items():
             path = Path(folder, place)
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(data)
-        model._start(settings.changed(model=folder), saved)
+        model = Sen2Pro.from_settings(settings.changed(model=folder), {"name": name})
     model.encoder.folder = None  # its files are not there any more
     model._settings = model.settings.changed(model=model.encoder.source, tokenizer=model.encoder.tokenizer)
     return model

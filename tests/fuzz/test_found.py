@@ -153,7 +153,7 @@ def test_truth_values_of_two_axes_are_no_index():  # a Gaussian of numbers of se
     [
         (["a", "\ud800"], "the id of row 1 holds half a surrogate pair"),  # UnicodeEncodeError
         ([10**5000, 1], "these ids cannot be turned into texts"),  # ValueError
-        (Broken(), "2 Gaussians need a list of 2 ids"),  # RuntimeError
+        (Broken(), "give a list of 2 ids, not Broken"),  # RuntimeError
     ],
 )
 def test_ids_that_are_no_texts_are_refused(tmp_path, suffix, ids, message):

@@ -299,11 +299,6 @@ def load_encoder(
                 if method == "one-pass":
                     raise
         model = Sen2Pro(str(model), method="sampling" if method == "auto" else method, samples=samples, **settings)
-    if model.depends_on_batch:
-        raise HeadMissing(
-            f"there is no head for {model.encoder.name} to shrink towards, and without one a sentence's class would "
-            "depend on the others that are classified with it; fit one with model.distill, or use method='sampling'"
-        )
     return model
 
 

@@ -60,7 +60,6 @@ class LabelledSource(Source):
     """
 
     _id_option = "label_column"
-    _all_rows_matter = True  # each may bring a new label
     _blank = "the sentence is empty or blank; leave the row out"
 
     def __init__(self, path: str, column: str | None, label: str, *, longest_line: int = LONGEST_LINE) -> None:

@@ -26,7 +26,6 @@ def compare(
 
     with options.notes() as gathered:
         model = options.load(**settings)
-        options.need_head(model)
         try:
             answer, missing = model.compare(a, b), None
         except HeadMissing as error:  # no numbers ship for this model, so the distances are all there is

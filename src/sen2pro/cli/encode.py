@@ -43,7 +43,6 @@ def encode(
     number = source.count()
     with GaussianWriter(output, overwrite=overwrite) as writer, options.notes() as gathered:
         model = options.load(**settings)
-        options.need_head(model)
         kept = {"ids": bool(id_column), "texts": text and parquet}
         with progress(number, None, unit="sentences") as advance:
             total, far = encode_into(writer, model, source, **kept, batch_size=batch_size, advance=advance)

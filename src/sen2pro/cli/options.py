@@ -97,18 +97,10 @@ def load_for_pairs(method: str, settings: dict[str, Any]) -> Sen2Pro:
                 raise
             headless = True
     model = load(**settings, method="sampling" if method == "auto" else method)
-    need_head(model)
     if headless:
         what = f"there is no head for {model.encoder.name}, so sentences are sampled, which takes many passes"
         warnings.warn(f"{what}; fit one with sen2pro distill and pass it with --head", Sen2ProWarning, stacklevel=2)
     return model
-
-
-def need_head(model: Sen2Pro) -> None:
-    """Refuse to shrink without a head: the prior would come from whatever sentences are in memory together."""
-    if model.depends_on_batch:
-        remedy = "fit one with sen2pro distill and pass it with --head"
-        raise Sen2ProError(f"there is no head for {model.encoder.name} with these settings to shrink towards; {remedy}")
 
 
 def check_output(output: str, suffixes: Sequence[str], inputs: Sequence[str] = (), *, overwrite: bool = True) -> Path:

@@ -57,8 +57,6 @@ def score(
         raise Sen2ProError(f"{counts}; they must stand in pairs")
     with options.notes() as gathered:
         model = options.load(**settings) if any(needed) else None
-        if model is not None and "sen2pro" in names:
-            options.need_head(model)
         scores = scoring.score(given, expected, metrics=names, model=model)
     if path is not None:
         _write(path, scores)

@@ -81,28 +81,19 @@ def learn(model: Sen2Pro, texts: list[str], samples: int, held_out: float, batch
                 drawn[source][index, number] = vectors
             for name, array in drawn.items():
                 teachers[name].put(slice(start, start + len(part)), array)
-    head = fit_for(model, texts, teachers, prompt, out, batch_size)
-    states = model.sampler.plain(
-        texts, prompt, layers=range(max(model.encoder.depth - 1, 0)), batch_size=batch_size, warn=False
-    )
+    layers = range(max(model.encoder.depth - 1, 0))  # the last one is what the vector is made of
+    states = model.sampler.plain(texts, prompt, layers=layers, batch_size=batch_size, warn=False)
+    head = fit_for(model, texts, states, teachers, out)
     moved = model.sampler.moved(texts, prompt, samples // 2, batch_size, show)
     return replace(head, specificity=fit_specificity(model.signature(), texts, states, moved))
 
 
-def fit_for(
-    model: Sen2Pro,
-    texts: list[str],
-    teachers: dict[str, Teacher],
-    prompt: str = "",
-    held_out: float = 0.2,
-    batch_size: int | None = None,
-) -> Head:
+def fit_for(model: Sen2Pro, texts: list[str], states: States, teachers: dict[str, Teacher], held_out: float) -> Head:
     """Fit a head for a model on sentences whose samples, in the model's own geometry, are there."""
-    layers = range(max(model.encoder.depth - 1, 0))  # the last one is what the vector is made of
+    layers = sorted(states.layers)
     candidates: list[Layers] = [None, ()]
     if len(layers) > 1:
         candidates += [(layers[0], layers[-1]), (layers[0], layers[len(layers) // 2], layers[-1])]
-    states = model.sampler.plain(texts, prompt, layers=layers, batch_size=batch_size, warn=False)
     plain = model.sampler.finish(states.vectors)
     lessons = {source: _Lesson(samples, plain) for source, samples in teachers.items()}
     order, split = np.random.default_rng(0).permutation(len(texts)), int(len(texts) * held_out)
@@ -217,10 +208,7 @@ class _Lesson:
         return replace(linear, terms=terms.astype(np.float32), directions=directions.astype(np.float32))
 
     def strength(self, predicted: Array64) -> Strength:
-        """Estimate what prediction and samples are worth from out-of-sample predictions of log-variances.
-
-        An error that is smaller than its own standard error is not known; its standard error is taken instead.
-        """
+        """Estimate what prediction and samples are worth; an error below its own standard error is taken to be that."""
         logs = [np.log(array) for array in (self.variance, *self.halves)]
         gap = log_bias(self.half_dof) - log_bias(self.dof)
         bias = float((logs[0] - (logs[1] + logs[2]) / 2).mean() / gap)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,6 @@ from sen2pro.checks import SOURCES
 from sen2pro.errors import Sen2ProError, some
 from sen2pro.estimation.shrinkage import Strength
 from sen2pro.files import documents, tensors
-from sen2pro.files.atomic import replacing
 from sen2pro.files.text import check_path
 from sen2pro.sampling.states import States
 from sen2pro.signature import Signature
@@ -130,13 +129,6 @@ def _figure(value: float | None) -> str:
     return "unknown" if value is None or np.isnan(value) else "below 0" if value < 0 else f"{value:.2f}"
 
 
-class Prediction(NamedTuple):
-    """What a head says of one kind of uncertainty."""
-
-    shift: Array64  # (n, k), of the mean away from the plain vector
-    variance: Array64  # (n, k)
-
-
 @dataclass(frozen=True, eq=False)
 class Head:
     """A fitted head: predicts, knows what it was made for and from, and how far it can be trusted.
@@ -204,10 +196,8 @@ class Head:
     def flaw(self) -> str:
         """What is wrong with a head that is worse than a constant, and what to do; empty for any other.
 
-        A constant gives all sentences the average variances of those that the head was fitted on. A head is worse if
-        its error on the held-out sentences is larger, in the variance per dimension or in the total variance of any
-        kind of uncertainty: an R2 below 0. Both errors are measured against the same samples, whose noise cancels, so
-        the sign of R2 is often known where its size is not.
+        A constant gives all sentences the average variances of the corpus. A head is worse if its error on the held-out
+        sentences is larger, in the variance per dimension or in the total variance of any source: an R2 below 0.
         """
         figures = [(source, name, r2) for source, shares in self.quality.items() for name, r2 in shares.items()]
         worse = [
@@ -223,18 +213,16 @@ class Head:
     def _taught(self) -> str:
         return f"{self.corpus['size']} sentences with {self.teacher['samples']} samples each"
 
-    def predict(self, states: States, source: str) -> Prediction:
-        """Return shift and variance of each sentence."""
+    def predict(self, states: States, source: str) -> tuple[Array64, Array64]:
+        """Return for each sentence the shift of its mean away from the plain vector, and its variance: (n, k) each."""
         # A polynomial of the length is worth nothing beyond the lengths it was fitted on.
         scalars = np.clip(states.scalars(), self.coverage.low, self.coverage.high)
         linear = self.variances[source]
         variance = TRANSFORMS[linear.transform][1](linear(states, scalars))
-        return Prediction(self.shifts[source](states, scalars), np.where(self.live[source], variance, 0.0))
+        return self.shifts[source](states, scalars), np.where(self.live[source], variance, 0.0)
 
     def save(self, folder: str | Path) -> None:
         """Write the numbers as safetensors, and what they are as JSON next to them."""
-        from safetensors.numpy import save_file
-
         folder, maps = Path(folder), self._maps()
         config = {
             **{name: getattr(self, name) for name in _PLAIN},
@@ -245,8 +233,7 @@ class Head:
             "transforms": {name: linear.transform for name, linear in maps.items()},
         }
         folder.mkdir(parents=True, exist_ok=True)
-        with replacing(folder / TENSORS) as temporary:
-            save_file({name: np.ascontiguousarray(array) for name, array in self._tensors().items()}, temporary)
+        tensors.write(folder / TENSORS, self._tensors())
         documents.write(folder / CONFIG, config)
         if self.specificity is not None:
             self.specificity.save(folder)
@@ -262,7 +249,9 @@ class Head:
 
         config = documents.read(folder / CONFIG, _check_config)
         numbers = tensors.read(folder / TENSORS, _expected(config))
-        _check_shapes(numbers, config, folder / TENSORS)
+        for name in ("coverage.scale", "coverage.spread"):
+            if not (numbers[name] > 0).all():
+                raise Sen2ProError(f"{folder / TENSORS}: the numbers of {name!r} must be above 0")
 
         def linear(name: str) -> Linear:
             layers = config["layers"][name]
@@ -299,7 +288,9 @@ class Head:
 
 
 _PLAIN = ("space", "corpus", "teacher", "quality")  # what is kept as it is
-_COVERAGE = ("centre", "scale", "axes", "spread", "low", "high", "distances")
+_COVERAGE = {  # its arrays, and their axes
+    "centre": "width", "scale": "width", "axes": "width q", "spread": "q", "low": "3", "high": "3", "distances": "held",
+}  # fmt: skip
 _PARTS = ("terms", "states", "directions")
 _BASIS = basis(np.zeros((1, 3))).shape[1]
 _TEXT, _NULL, _ANY_NUMBER, _mapping = documents.TEXT, documents.NULL, documents.ANY_NUMBER, documents.mapping
@@ -339,34 +330,15 @@ def _check_config(config: Any, place: str) -> None:
 
 def _expected(config: Mapping[str, Any]) -> dict[str, tensors.Expected]:
     """Return what the tensors of a head must be, from what its configuration says."""
-    flat, table = tensors.Expected("F32", 1), tensors.Expected("F16 or F32", 2)
-    return {
-        **{f"coverage.{name}": flat for name in _COVERAGE},
-        "coverage.axes": tensors.Expected("F16", 2),
-        **{f"{name}.{part}": table for name in _names(config) for part in _PARTS},
-        **{f"{name}.terms": tensors.Expected("F32", 2) for name in _names(config)},
-        **{f"{source}.error": flat for source in config["strengths"]},
-        **{f"{source}.live": tensors.Expected("BOOL", 1) for source in config["strengths"]},
-    }
-
-
-def _check_shapes(numbers: Mapping[str, NDArray[Any]], config: Mapping[str, Any], path: Path) -> None:
-    """Refuse numbers that cannot be multiplied with each other, or that no fit would give."""
-    k = len(numbers[f"{next(iter(config['strengths']))}.live"])
-    width, axes = len(numbers["coverage.centre"]), numbers["coverage.axes"].shape[1]
-    wanted: dict[str, tuple[int, ...]] = {
-        "coverage.scale": (width,), "coverage.axes": (width, axes), "coverage.spread": (axes,),
-        "coverage.low": (3,), "coverage.high": (3,),
-        **{f"{source}.{name}": (k,) for source in config["strengths"] for name in ("error", "live")},
-        **{f"{name}.terms": (_BASIS, k) for name in _names(config)},
-        **{f"{name}.directions": (numbers[f"{name}.states"].shape[1], k) for name in _names(config)},
-    }  # fmt: skip
-    for name, shape in wanted.items():
-        if numbers[name].shape != shape:
-            raise Sen2ProError(f"{path}: {name!r} must have shape {list(shape)}, not {list(numbers[name].shape)}")
-    for name in ("coverage.scale", "coverage.spread"):
-        if not (numbers[name] > 0).all():
-            raise Sen2ProError(f"{path}: the numbers of {name!r} must be above 0")
+    expected = {f"{source}.live": ("BOOL", "k") for source in config["strengths"]}
+    expected |= {f"{source}.error": ("F32", "k") for source in config["strengths"]}
+    expected |= {f"coverage.{name}": ("F32", axes) for name, axes in _COVERAGE.items()}
+    expected["coverage.axes"] = ("F16", _COVERAGE["axes"])
+    for name in _names(config):
+        expected[f"{name}.terms"] = ("F32", f"{_BASIS} k")
+        expected[f"{name}.states"] = ("F16 or F32", f"{name}.features {name}.rank")
+        expected[f"{name}.directions"] = ("F16 or F32", f"{name}.rank k")
+    return {name: tensors.Expected(*each) for name, each in expected.items()}
 
 
 def misfits(space: Mapping[str, str], signature: Signature) -> list[str]:

@@ -12,11 +12,10 @@ from numpy.typing import NDArray
 from sen2pro.arrays import check_numbers
 from sen2pro.checks import check_text
 from sen2pro.errors import Sen2ProError, one_of, shown
-from sen2pro.estimation.shrinkage import shrunk_to_batch
 from sen2pro.settings import COMBINATIONS
 from sen2pro.types import Array64
 
-ESTIMATORS = ("diagonal", "shrinkage", "banded(b)", "full")
+ESTIMATORS = ("diagonal", "banded(b)", "full")
 
 
 def estimate(samples: NDArray[Any], estimator: str = "diagonal") -> tuple[Array64, Array64]:
@@ -27,13 +26,12 @@ def estimate(samples: NDArray[Any], estimator: str = "diagonal") -> tuple[Array6
     samples
         (..., N, k), for instance what `Sen2Pro.sample` returns.
     estimator
-        `diagonal` (the paper's), `banded(b)` (keeps entries with |i-j| <= b), `full` (the paper's SCE), or `shrinkage`
-        (of samples (n, N, k): draws variances towards what the sentences have in common; divides by N - 1).
+        `diagonal` (the paper's), `banded(b)` (keeps entries with |i-j| <= b) or `full` (the paper's SCE).
 
     Returns
     -------
     mean, covariance
-        (..., k), and (..., k) for `diagonal`, `shrinkage` and `banded(0)`, (..., k, k) otherwise.
+        (..., k), and (..., k) for `diagonal` and `banded(0)`, (..., k, k) otherwise.
 
     Examples
     --------
@@ -60,21 +58,14 @@ def estimate(samples: NDArray[Any], estimator: str = "diagonal") -> tuple[Array6
     centred, mean = shifted - offset, (first + offset)[..., 0, :]
     if estimator in ("diagonal", "banded(0)"):
         return mean, np.asarray((centred**2).mean(axis=-2))
-    count = samples.shape[-2]
-    if estimator == "shrinkage":
-        if count < 2:
-            raise Sen2ProError("shrinkage takes at least 2 samples of each sentence")
-        return mean, shrunk_to_batch((centred**2).sum(axis=-2) / (count - 1), count)
-    covariance = np.swapaxes(centred, -1, -2) @ centred / count
+    covariance = np.swapaxes(centred, -1, -2) @ centred / samples.shape[-2]
     if band:
         covariance = np.triu(np.tril(covariance, int(band[1])), -int(band[1]))
     return mean, covariance
 
 
 class Moments:
-    """Running mean and variance of n sentences in float64, fed sample by sample: memory does not grow with N.
-
-    It is the parallel form of Welford's algorithm (Chan et al., 1979).
+    """Running mean and variance of n sentences in float64: Welford's algorithm, parallel (Chan et al., 1979).
 
     >>> moments = Moments(sentences=1, dim=1)
     >>> moments.update(np.array([0, 0, 0]), np.array([[1.0], [3.0], [5.0]]))

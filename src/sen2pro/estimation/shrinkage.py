@@ -13,11 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sen2pro.errors import Sen2ProError
 from sen2pro.gaussian import floored
 from sen2pro.types import Array64
-
-_AT_LEAST = 8  # sentences that a prior can be learned from
 
 
 @dataclass(frozen=True)
@@ -86,27 +83,3 @@ def shrunk(variance: NDArray[Any], count: int, prior: NDArray[Any], strength: St
     evidence = strength.efficiency * nu
     result = (strength.dof * prior * np.exp(weight * level) + evidence * variance) / (strength.dof + evidence)
     return np.asarray(np.where(live, result, 0.0))
-
-
-def shrunk_to_batch(variance: NDArray[Any], count: int) -> Array64:
-    """Shrink variances (n, k) of `count` samples, divided by count - 1, towards the profile that the batch shares.
-
-    The prior of a dimension is its share in the batch, at the level of each sentence; the strength is estimated from
-    how much the sentences differ beyond what `count` samples differ by chance.
-    """
-    sentences = len(variance) if variance.ndim == 2 else 1
-    if sentences < _AT_LEAST:
-        raise Sen2ProError(
-            f"shrinkage without a head learns its prior from the batch, which takes at least {_AT_LEAST} sentences, "
-            f"not {sentences}; fit a head on a corpus (distill), or use method='sampling'"
-        )
-    dead = variance.max(axis=0) <= 1e-10 * variance.mean()
-    logs = np.log(floored(variance))[:, ~dead]
-    levels = logs.mean(axis=1, keepdims=True)
-    profile = (logs - levels).mean(axis=0)
-    n, k = logs.shape
-    left = ((logs - levels - profile) ** 2).sum() / max((n - 1) * (k - 1), 1)
-    strength = Strength(dof=dof_of_noise(left - polygamma(1, (count - 1) / 2)))
-    prior = np.zeros(variance.shape)
-    prior[:, ~dead] = np.exp(profile)
-    return shrunk(variance, count, prior, strength)

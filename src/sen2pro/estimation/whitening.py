@@ -15,7 +15,6 @@ from sen2pro.arrays import check_numbers
 from sen2pro.checks import check_whole
 from sen2pro.errors import Sen2ProError, Sen2ProWarning
 from sen2pro.files import tensors
-from sen2pro.files.atomic import replacing
 from sen2pro.types import Array
 
 _HASH = "sen2pro.hash"
@@ -81,18 +80,14 @@ class Whitening:
 
     def save(self, path: str | Path) -> None:
         """Write to a safetensors file."""
-        from safetensors.numpy import save_file
-
-        arrays = {"mean": self.mean, "kernel": np.ascontiguousarray(self.kernel)}
-        with replacing(path) as temporary:
-            save_file(arrays, temporary, metadata={_HASH: self.hash})
+        tensors.write(path, {"mean": self.mean, "kernel": self.kernel}, {_HASH: self.hash})
 
     @classmethod
     def load(cls, path: str | Path) -> Whitening:
         """Read what `save` wrote; a file that changed since then is refused."""
-        expected = {"mean": tensors.Expected("F32", 1), "kernel": tensors.Expected("F32", 2)}
+        expected = {"mean": tensors.Expected("F32", "k"), "kernel": tensors.Expected("F32", "k dim")}
         mean, kernel = tensors.read(path, expected).values()
-        if len(kernel) != len(mean) or not 1 <= kernel.shape[1] <= len(mean):
+        if not 1 <= kernel.shape[1] <= len(mean):
             raise Sen2ProError(f"{path} holds no whitening: a mean of shape {mean.shape}, a kernel of {kernel.shape}")
         whitening = cls(mean, kernel)
         kept = tensors.read_header(path).metadata.get(_HASH)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 from sen2pro.files.gaussians import GaussianWriter
 from sen2pro.files.sentences import Source
@@ -11,13 +11,6 @@ from sen2pro.gaussian import Gaussian
 
 CHUNK = 256  # sentences in memory at once
 FAR = 0.01  # a coverage below which a prediction is not to be trusted
-
-
-class Summary(NamedTuple):
-    """What was encoded."""
-
-    sentences: int
-    far: int  # sentences unlike all that the head was fitted on
 
 
 def far_from_head(gaussian: Gaussian) -> int:
@@ -28,11 +21,10 @@ def far_from_head(gaussian: Gaussian) -> int:
 def encode_into(
     writer: GaussianWriter, model: Any, source: Source, *, ids: bool = False, texts: bool = False,
     batch_size: int | None = None, advance: Callable[[float], None] = lambda _: None,
-) -> Summary:  # fmt: skip
-    """Encode every sentence of a source with a `Sen2Pro`, and tell `advance` how many sentences were done.
+) -> tuple[int, int]:  # fmt: skip
+    """Encode every sentence of a source with a `Sen2Pro`; return how many there were, and how many far from its head.
 
-    `ids` and `texts` keep ids and sentences, which only Parquet can. A Parquet file also gets each sentence's total
-    variance, and that of each source.
+    `ids` and `texts` keep ids and sentences, which only Parquet can. `advance` is told how many sentences were done.
     """
     passes = 1 if model.method == "one-pass" else sum(model.samples[name] for name in model.sources)
     sentences = far = 0
@@ -48,4 +40,4 @@ def encode_into(
         far += far_from_head(gaussian)
     if not sentences:
         writer.write(model.encode([]))
-    return Summary(sentences, far)
+    return sentences, far

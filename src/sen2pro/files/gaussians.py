@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import array as arrays
 import json
 import shutil
 import warnings
@@ -14,7 +13,8 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sen2pro.errors import Sen2ProError, Sen2ProWarning, has_surrogates, one_of, shown
+from sen2pro.checks import check_text, listed
+from sen2pro.errors import Sen2ProError, Sen2ProWarning, one_of, shown
 from sen2pro.files import parquet, tensors
 from sen2pro.files.atomic import replacing
 from sen2pro.files.digests import ContentDigest
@@ -25,6 +25,7 @@ from sen2pro.signature import Signature
 SUFFIXES = (".parquet", ".safetensors")
 _SINGLE, _SIGNATURE, _DIGEST = "sen2pro.single", "sen2pro.signature", "sen2pro.digest"
 _VECTORS, _STRINGS = ("mean", "variance"), ("id", "text")
+_BATCH_AXES = {"mean": "rows k", "variance": "rows k", "coverage": "rows"}
 _BATCH = 8192  # rows of a Parquet file that are decoded at once
 _MOST_SHRUNK, _SMALL = 1000, 1 << 26  # no Gaussians shrink that much; what is small is not asked
 
@@ -36,22 +37,6 @@ class Stored(NamedTuple):
     ids: list[str] | None
     texts: list[str] | None
 
-    def find(self, id: str) -> Gaussian:
-        """Return the Gaussian with this id; an id that stands there more than once is an error.
-
-        >>> g = Gaussian([[0.0], [1.0]], [[1.0], [1.0]])
-        >>> Stored(g, ["a", "b"], None).find("b").mean
-        array([1.], dtype=float32)
-        """
-        if self.ids is None:
-            raise Sen2ProError("no ids were kept in this file; write it with ids=...")
-        rows = [row for row, each in enumerate(self.ids) if each == id]
-        if not rows:
-            raise Sen2ProError(f"there is no id {id!r} among {len(self.ids)}")
-        if len(rows) > 1:
-            raise Sen2ProError(f"the id {id!r} stands in {len(rows)} rows, for instance {rows[0]} and {rows[1]}")
-        return self.gaussian[rows[0]]
-
 
 def _arrays(gaussian: Gaussian) -> dict[str, NDArray[Any]]:
     """Return what a file keeps of a Gaussian, by name."""
@@ -61,21 +46,15 @@ def _arrays(gaussian: Gaussian) -> dict[str, NDArray[Any]]:
 
 def _as_texts(name: str, values: Any, rows: int) -> list[str]:
     """Return ids or texts as a list of str, one for each row."""
+    wanted = f"a list of {rows} {name}s"
+    given = listed(values, wanted)
+    if isinstance(values, str) or len(given) != rows:
+        raise Sen2ProError(f"{rows} Gaussians need {wanted}, not {shown(values)}")
     try:
-        is_list = not isinstance(values, (str, bytes, Mapping)) and not hasattr(values, "columns")
-        fits = is_list and len(values) == rows
-    except Exception:  # it has no length, or a stranger's object says something else
-        fits = False
-    if not fits:
-        raise Sen2ProError(f"{rows} Gaussians need a list of {rows} {name}s, not {shown(values)}")
-    try:
-        texts = [str(value) for value in values]
+        texts = [str(value) for value in given]
     except Exception:  # a number of thousands of digits, or whatever a stranger's object says
         raise Sen2ProError(f"these {name}s cannot be turned into texts: {shown(values)}") from None
-    for row, text in enumerate(texts):
-        if has_surrogates(text):
-            raise Sen2ProError(f"the {name} of row {row} holds half a surrogate pair, which is not Unicode: {text!r}")
-    return texts
+    return [check_text(f"the {name} of row {row}", text) for row, text in enumerate(texts)]
 
 
 def _suffix(path: Path) -> str:
@@ -108,7 +87,6 @@ class GaussianWriter:
         self._temporary = self.path
         self._open = ExitStack()
         self._digest = ContentDigest()
-        self._ids = arrays.array("q")  # hashes: 8 bytes a row
         self._shape: tuple[int, ...] | None = None  # of the last batch
         self._kind: tuple[int, set[str], Signature | None] = (0, set(), None)  # dimensions, columns and signature
         self._rows = 0
@@ -144,7 +122,6 @@ class GaussianWriter:
             raise Sen2ProError("every batch of a file must have the same dimensions, columns and signature")
         self._shape, self._kind = gaussian.shape, kind
         self._rows += rows
-        self._ids.extend(map(hash, strings.get("id", ())))
         for name, values in strings.items():
             self._digest.texts(name, values)
         for name, array in numbers.items():
@@ -193,7 +170,6 @@ class GaussianWriter:
             return
         with self._open:
             self._finish()
-        self._warn_of_duplicates()
 
     def _finish(self) -> None:
         if self._shape is None:
@@ -222,18 +198,6 @@ class GaussianWriter:
             with suppress(OSError):  # closing writes a footer, which a full disk refuses; the file is deleted next
                 if file is not None:
                     file.close()
-
-    def _warn_of_duplicates(self) -> None:
-        hashes = np.array(self._ids, np.int64)
-        order = np.argsort(hashes, kind="stable")
-        same = np.flatnonzero(np.diff(hashes[order]) == 0)
-        if len(same):
-            first, second = order[same[0] : same[0] + 2]
-            message = (
-                f"{len(same)} of {len(hashes)} ids in {self.path} stand there before, for instance that of row "
-                f"{second}, which is that of row {first} too; looking one up will be an error"
-            )
-            warnings.warn(message, Sen2ProWarning, stacklevel=3)
 
 
 def _digest_value(digest: ContentDigest, rows: int, shape: tuple[int, ...], metadata: dict[str, str]) -> str:
@@ -356,19 +320,10 @@ def _check_size(path: Path, rows: int, claimed: int) -> None:
 
 def _read_tensors(path: Path, digest: ContentDigest | None) -> Content:
     header = tensors.read_header(path)
-    for name in _VECTORS:
-        if name not in header.tensors:
-            raise Sen2ProError(f"{path} has no tensor {name!r}; was it written by sen2pro?")
-    shape = header.tensors["mean"].shape
-    if len(shape) not in (1, 2):
-        raise Sen2ProError(f"{path}: 'mean' must have 1 or 2 dimensions, but its shape is {list(shape)}")
-    expected = dict.fromkeys(_VECTORS, tensors.Expected("F32", len(shape)))
-    if "coverage" in header.tensors:
-        expected["coverage"] = tensors.Expected("F32", len(shape) - 1)
+    single = "mean" in header.tensors and len(header.tensors["mean"].shape) == 1
+    axes = {"mean": "k", "variance": "k", "coverage": ""} if single else _BATCH_AXES
+    known = {name: each for name, each in axes.items() if name in _VECTORS or name in header.tensors}
+    expected = {name: tensors.Expected("F32", each) for name, each in known.items()}
     tensors.check(header, expected, str(path))
-    for name, (_, dimensions) in expected.items():
-        own, wanted = header.tensors[name].shape, shape[:dimensions]
-        if own != wanted:
-            raise Sen2ProError(f"{path}: {name!r} has shape {list(own)}, not {list(wanted)}")
     numbers = tensors.read_arrays(path, expected, digest.numbers if digest else None)
     return numbers, {}, header.metadata

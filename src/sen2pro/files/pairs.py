@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import islice
-from typing import Any
+from typing import Any, cast
 
 from sen2pro.errors import Sen2ProError, shown
 from sen2pro.files.sentences import Record, Source
@@ -29,7 +28,6 @@ class PairSource(Source):
     With `labelled` a column `label` holds numbers, or true and false.
     """
 
-    _all_rows_matter = True
     _blank = "a sentence of the pair is empty or blank; leave the row out"
 
     def __init__(self, path: str, *, labelled: bool = False, longest_line: int = LONGEST_LINE) -> None:
@@ -43,9 +41,7 @@ class PairSource(Source):
 
     def pairs(self, size: int) -> Iterator[list[Pair]]:
         """Yield the pairs in lists of at most `size`."""
-        pairs = (record for record in self if isinstance(record, Pair))
-        while chunk := list(islice(pairs, size)):
-            yield chunk
+        return cast("Iterator[list[Pair]]", self.chunks(size))
 
     def _columns(self, names: list[str]) -> list[str]:
         self._column(names)
@@ -54,18 +50,16 @@ class PairSource(Source):
     def _column(self, names: list[str], place: str = "") -> str:
         missing = [name for name in self._wanted if name not in names]
         if missing:
-            raise self._wrong(
-                place, f"there is no column {missing[0]!r}, only: {', '.join(names) or 'nothing'}; pairs stand in the "
-                f"columns {', '.join(self._wanted)}"
-            )  # fmt: skip
+            remedy = f"pairs stand in the columns {', '.join(self._wanted)}"
+            found = f"there is no column {missing[0]!r}, only: {', '.join(names) or 'nothing'}"
+            raise self._wrong(place, f"{found}; {remedy}")
         return self._wanted[0]
 
     def _from_row(self, place: str, row: dict[str, Any]) -> Pair:
         self._column(list(row), place)
         first, second = (self._record(place, row[name], None).text for name in ("first", "second"))
-        return Pair(
-            None, first, place, second, self._label(place, row["label"]) if "label" in self._wanted else math.nan
-        )
+        label = self._label(place, row["label"]) if "label" in self._wanted else math.nan
+        return Pair(None, first, place, second, label)
 
     def _label(self, place: str, given: Any) -> float:
         text = str(given).strip().lower() if isinstance(given, (str, bool)) else given

@@ -34,23 +34,12 @@ class Record:
 class Source:
     """The sentences of a text, CSV, TSV, JSONL or Parquet file (also .gz and .xz), or of standard input (`-`).
 
-    Parameters
-    ----------
-    path
-        Text files hold a sentence a line; the other kinds go by their suffix. A field of a CSV or TSV file may stand in
-        quotes, with those inside it doubled, as Python's csv and pandas write it.
-    column
-        Which column holds the sentences; by default `text`, `sentence`, or the only one there is.
-    id_column
-        Which column holds ids to keep.
-    skip_blank
-        Pass over blank sentences instead of stopping at them.
-    longest_line
-        Most bytes that a line, or a field of a table, may have.
+    The kind goes by the suffix; all others are text, a sentence a line. Sentences stand in `column`, by default `text`,
+    `sentence` or the only one; ids to keep in `id_column`. Blank sentences are an error, or passed over (`skip_blank`).
+    A line, or a field of a table, may have `longest_line` bytes.
     """
 
     _id_option = "id_column"
-    _all_rows_matter = False  # or only how many there are
     _blank = "the sentence is empty or blank (skip_blank=True passes over it)"
 
     def __init__(
@@ -85,7 +74,7 @@ class Source:
 
     def _counted(self) -> Iterator[int]:
         """Yield how many sentences there are, a part of the file at a time."""
-        if self.kind != "parquet" or self._all_rows_matter:
+        if self.kind != "parquet":
             yield from map(len, self.chunks(4096))
             return
         for first, batch in self._batches():
@@ -151,10 +140,7 @@ class Source:
             raise self._wrong(f"line {first}", why) from None
 
     def _batches(self) -> Iterator[tuple[int, Any]]:
-        """Yield the number of a row, from 1, and the columns that are wanted of it and of those that follow.
-
-        Texts that repeat are kept once: a small file could otherwise fill the memory.
-        """
+        """Yield batches of the wanted columns, equal texts kept once, each with the number of its first row, from 1."""
         import pyarrow as pa
 
         with parquet.opened(self.path) as file:
@@ -203,10 +189,11 @@ class Source:
             yield self._from_row(place, row)
 
     def _is_plain(self, batch: Any) -> bool:
-        """Tell whether all rows are sentences, by a look at each text that differs from the others."""
+        """Tell whether all rows are sentences and nothing else, by a look at each text that differs from the others."""
         column = batch.column(0)
         values = getattr(column, "dictionary", None)
-        if self.id_column is not None or values is None or len(values) > len(column) or column.null_count:
+        alone = self.id_column is None and len(batch.columns) == 1
+        if not alone or values is None or len(values) > len(column) or column.null_count:
             return False
         try:
             return not any(is_blank(self._record("", each, None).text) for each in values.to_pylist())

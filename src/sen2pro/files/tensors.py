@@ -1,4 +1,4 @@
-"""Read a safetensors file that somebody else may have written: names, types and shapes are checked before any number.
+"""Safetensors files: written whole or not at all, and read with names, types and shapes checked before any number.
 
 The format is an 8-byte length, a JSON header, then the raw numbers.
 """
@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sen2pro.errors import Sen2ProError
+from sen2pro.files.atomic import replacing
 from sen2pro.files.text import check_path
 
 _PIECE = 1 << 16  # numbers that are read at once: they still lie in the cache when they are looked at
@@ -28,10 +29,10 @@ class Tensor(NamedTuple):
 
 
 class Expected(NamedTuple):
-    """What a tensor must be."""
+    """What a tensor must be. Axes of one name must have one size, in all tensors of a file; a number is a size."""
 
     type: str  # F32, or several: F16 or F32
-    dimensions: int
+    axes: int | str  # how many, or their names: "k dim"
 
 
 class Header(NamedTuple):
@@ -58,17 +59,23 @@ def read_header(path: str | Path) -> Header:
 
 
 def check(header: Header, expected: Mapping[str, Expected], place: str) -> None:
-    """Refuse a file that lacks a tensor, or has one of another type or number of dimensions."""
-    for name, (kind, dimensions) in expected.items():
+    """Refuse a file that lacks a tensor, or has one of another type or shape."""
+    sizes: dict[str, int] = {}
+    for name, (kind, axes) in expected.items():
         if name not in header.tensors:
             raise Sen2ProError(f"{place} has no tensor {name!r}")
         tensor = header.tensors[name]
         if tensor.type not in kind.split(" or "):
             raise Sen2ProError(f"{place}: the numbers of {name!r} must be {kind}, not {tensor.type}")
-        if len(tensor.shape) != dimensions:
-            raise Sen2ProError(
-                f"{place}: {name!r} must have {dimensions} dimensions, not the shape {list(tensor.shape)}"
-            )
+        named = axes.split() if isinstance(axes, str) else [f"{name} {axis}" for axis in range(axes)]
+        if len(tensor.shape) != len(named):
+            shape = list(tensor.shape)
+            raise Sen2ProError(f"{place}: {name!r} must have {len(named)} dimensions, not the shape {shape}")
+        for axis, size in zip(named, tensor.shape, strict=True):
+            sizes.setdefault(axis, int(axis) if axis.isdigit() else size)
+        wanted = tuple(sizes[axis] for axis in named)
+        if tensor.shape != wanted:
+            raise Sen2ProError(f"{place}: {name!r} must have shape {list(wanted)}, not {list(tensor.shape)}")
 
 
 def read(path: str | Path, expected: Mapping[str, Expected]) -> dict[str, NDArray[Any]]:
@@ -104,3 +111,11 @@ def read_arrays(
                 if seen is not None:
                     seen(name, piece)
     return arrays
+
+
+def write(path: str | Path, arrays: Mapping[str, NDArray[Any]], metadata: dict[str, str] | None = None) -> None:
+    """Write arrays to a file, whole or not at all."""
+    from safetensors.numpy import save_file
+
+    with replacing(path) as temporary:
+        save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, temporary, metadata)

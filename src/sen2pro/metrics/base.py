@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from importlib import import_module
 from importlib.metadata import version
@@ -16,7 +15,7 @@ from sen2pro.errors import Sen2ProError
 from sen2pro.types import Array64
 
 
-class Metric(ABC):
+class Metric:
     """A score of candidate texts against their references, one reference each.
 
     Candidates and references are lists of equal length. A reference must not be blank. A blank candidate gets the worst
@@ -24,13 +23,9 @@ class Metric(ABC):
     """
 
     name: str
+    signature: str  # what is run, with options and versions, in one line
     higher_is_better = True
     takes_blank = True
-
-    @property
-    def signature(self) -> str:
-        """What was run, with options and versions, in one line."""
-        return self._signature()
 
     def segments(self, candidates: Sequence[str], references: Sequence[str]) -> Array64:
         """Return one score for each pair: (n,)."""
@@ -46,14 +41,9 @@ class Metric(ABC):
         scores, whole = self.segments(candidates, references), self._corpus(*self._checked(candidates, references))
         return float(scores.mean()) if whole is None else whole, scores
 
-    @abstractmethod
-    def _signature(self) -> str: ...
-
     def _segments(self, candidates: list[str], references: list[str]) -> Any:
         """Return one number for each pair of checked texts; metrics that encode do it for all pairs at once."""
-        return [
-            self._segment(candidate, reference) for candidate, reference in zip(candidates, references, strict=True)
-        ]
+        return [self._segment(*pair) for pair in zip(candidates, references, strict=True)]
 
     def _segment(self, candidate: str, reference: str) -> float:
         raise NotImplementedError

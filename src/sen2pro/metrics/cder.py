@@ -20,9 +20,7 @@ class Cder(Metric):
     """
 
     name = "cder"
-
-    def _signature(self) -> str:
-        return f"sen2pro:{__version__}|case:mixed|tok:spaces|jump:1"
+    signature = f"sen2pro:{__version__}|case:mixed|tok:spaces|jump:1"
 
     def _segment(self, candidate: str, reference: str) -> float:
         return self._corpus([candidate], [reference])

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,7 @@ from sen2pro.metrics.report import Grid
 from sen2pro.metrics.statistics import Comparison, Statistic, Undefined, average_statistic, mean_of, paired_bootstrap
 
 ARROW = "→"
+Run = TypeVar("Run")
 Quoted = tuple[float, float] | None  # what a paper says: the baseline, and its own score
 
 
@@ -27,6 +28,14 @@ class Points:
     baseline: Sequence[Statistic]
     n: int
     groups: NDArray[Any] | None = None
+
+    @classmethod
+    def of(
+        cls, statistic: Callable[[Run], Statistic], ours: Iterable[Run], baseline: Iterable[Run], n: int,
+        groups: NDArray[Any] | None = None,
+    ) -> Points:  # fmt: skip
+        """Compare what a statistic makes of each run of two systems."""
+        return cls([statistic(run) for run in ours], [statistic(run) for run in baseline], n, groups)
 
 
 def average(sets: Mapping[str, Points]) -> Points:
@@ -60,22 +69,15 @@ class Board:
     lines: list[Line] = field(default_factory=list)
 
     def add(
-        self,
-        labels: list[str],
-        points: Callable[[], Points],
-        quoted: Quoted = None,
-        *,
-        unit: float = 100,
+        self, labels: list[str], points: Callable[[], Points], quoted: Quoted = None, *, unit: float = 100,
         smaller_is_better: bool = False,
-    ) -> Points | None:
+    ) -> Points | None:  # fmt: skip
         """Add a comparison in points of 1 / `unit`, or the reason why there is none; return its points, if any."""
         compared = None
         try:
             compared = points()
-            ours = paired_bootstrap(
-                compared.ours, mean_of(compared.baseline), compared.n,
-                groups=compared.groups, smaller_is_better=smaller_is_better,
-            )  # fmt: skip
+            sides = compared.ours, mean_of(compared.baseline), compared.n
+            ours = paired_bootstrap(*sides, groups=compared.groups, smaller_is_better=smaller_is_better)
             self.lines.append(Line(labels, quoted, ours.scaled(unit)))
         except Undefined as error:
             self.leave_out(labels, str(error), quoted)
@@ -85,10 +87,6 @@ class Board:
         """Add a line without a comparison."""
         self.lines.append(Line(labels, quoted, missing=why))
 
-    def sort(self, order: Sequence[str]) -> None:
-        """Put together the lines with the same first label; those that are not in `order` come last."""
-        self.lines.sort(key=lambda line: order.index(line.labels[0]) if line.labels[0] in order else len(order))
-
     def having(self, *labels: str) -> list[Line]:
         """Return the lines with all these labels, without those of averages over sets."""
         return [line for line in self.lines if {*labels} <= {*line.labels} and not line.labels[0].startswith("Average")]
@@ -96,6 +94,10 @@ class Board:
     def verdict(self, *labels: str) -> str:
         """Sum up the lines with all these labels."""
         return count_verdicts(self.having(*labels))
+
+    def verdicts(self, labels: Iterable[str], between: str = "; ") -> str:
+        """Sum up the lines of each of these labels."""
+        return between.join(f"{label}: {self.verdict(label)}" for label in labels)
 
     def grid(self, paper: str, title: str, digits: int = 2) -> Grid:
         """Lay the lines out as a table; `paper` names the row of the paper that is quoted beside ours."""
@@ -110,7 +112,7 @@ class Board:
                 both = f"{c.baseline:.{digits}f} {ARROW} {c.value:.{digits}f}"
                 sd = "" if c.sd is None else f"{c.sd:.{digits}f}"
                 gain = f"{c.gain:+.{digits}f} [{c.low:+.{digits}f}, {c.high:+.{digits}f}]"
-                others = [gain, format_p(c.p), c.verdict]
+                others = [gain, "<.001" if c.p < 0.001 else f"{c.p:.3f}".removeprefix("0"), c.verdict]
             rows.append([*line.labels, quoted, both, *[sd] * several, *others])
         return Grid(header, rows, title, labels=len(self.names))
 
@@ -124,15 +126,6 @@ class Board:
         return rows
 
 
-def format_p(p: float) -> str:
-    """Return a p-value as it is printed.
-
-    >>> format_p(0.0004), format_p(0.21)
-    ('<.001', '.210')
-    """
-    return "<.001" if p < 0.001 else f"{p:.3f}".removeprefix("0")
-
-
 def count_verdicts(lines: Sequence[Line]) -> str:
     """Sum up the verdicts of several comparisons in words.
 
@@ -140,7 +133,7 @@ def count_verdicts(lines: Sequence[Line]) -> str:
     >>> count_verdicts([Line(["x"], ours=c), Line(["y"], ours=c)])
     'better in 2 of 2'
     """
-    verdicts = [line.ours.verdict for line in lines if line.ours]
-    words = {"better": "better", "no difference": "no difference", "worse": "worse", "too few": "too few points"}
-    counts = {word: verdicts.count(verdict) for verdict, word in words.items()}
-    return ", ".join(f"{word} in {n} of {len(verdicts)}" for word, n in counts.items() if n) or "nothing to compare"
+    verdicts = [line.ours.verdict.replace("too few", "too few points") for line in lines if line.ours]
+    kinds = [kind for kind in ("better", "no difference", "worse", "too few points") if kind in verdicts]
+    said = [f"{kind} in {verdicts.count(kind)} of {len(verdicts)}" for kind in kinds]
+    return ", ".join(said) or "nothing to compare"

@@ -23,9 +23,16 @@ class _ModelMetric(Metric):
 
     def __init__(self, model: Sen2Pro) -> None:
         self._model = model
+        self.signature = str(model.signature(model.encoder.prompt(None, None)))
 
-    def _signature(self) -> str:
-        return str(self._model.signature(self._model.encoder.prompt(None, None)))
+    def _segments(self, candidates: list[str], references: list[str]) -> Any:
+        place = {text: i for i, text in enumerate(dict.fromkeys([*candidates, *references]))}
+        a, b = (np.array([place[text] for text in texts], np.int64) for texts in (candidates, references))
+        return self._compared(list(place), a, b)
+
+    def _compared(self, texts: list[str], a: Labels, b: Labels) -> Any:
+        """Compare the texts at the places `a` with those at the places `b`."""
+        raise NotImplementedError
 
 
 class Sen2VecCosine(_ModelMetric):
@@ -33,8 +40,7 @@ class Sen2VecCosine(_ModelMetric):
 
     name = "sen2vec"
 
-    def _segments(self, candidates: list[str], references: list[str]) -> Array64:
-        texts, a, b = _distinct(candidates, references)
+    def _compared(self, texts: list[str], a: Labels, b: Labels) -> Array64:
         vectors = self._model.sen2vec(texts)
         return cosine(vectors[a], vectors[b])
 
@@ -44,17 +50,9 @@ class Sen2ProSimilarity(_ModelMetric):
 
     name = "sen2pro"
 
-    def _segments(self, candidates: list[str], references: list[str]) -> Array:
-        texts, a, b = _distinct(candidates, references)
+    def _compared(self, texts: list[str], a: Labels, b: Labels) -> Array:
         gaussians = self._model.encode(texts)
         return self._model.similarity_pairwise(gaussians[a], gaussians[b])
-
-
-def _distinct(candidates: list[str], references: list[str]) -> tuple[list[str], Labels, Labels]:
-    """Return the different texts, and where among them each candidate and each reference stands."""
-    place = {text: i for i, text in enumerate(dict.fromkeys([*candidates, *references]))}
-    a, b = (np.array([place[text] for text in texts], np.int64) for texts in (candidates, references))
-    return list(place), a, b
 
 
 class BertScore(Metric):
@@ -75,10 +73,8 @@ class BertScore(Metric):
         self._tokenizer.model_max_length = model.encoder.max_length
         if self._tokenizer.pad_token_id is None:
             raise Sen2ProError(f"bertscore pads texts, and the tokenizer of {self._encoder.name} has no padding token")
-
-    def _signature(self) -> str:
-        encoder, versions = self._encoder, f"{release('bert-score')}|{release('transformers')}"
-        return f"model:{encoder.name}|hash:{encoder.hash}|layer:last|f:1|idf:no|rescaled:no|{versions}"
+        about = f"model:{self._encoder.name}|hash:{self._encoder.hash}|layer:last|f:1|idf:no|rescaled:no"
+        self.signature = f"{about}|{release('bert-score')}|{release('transformers')}"
 
     def _segments(self, candidates: list[str], references: list[str]) -> Any:
         from sen2pro.encoder.dropout import mode

@@ -25,9 +25,7 @@ class _SacrebleuMetric(Metric):
     def __init__(self, **options: Any) -> None:
         self._whole = self._single = getattr(need("sacrebleu"), self.name.upper())(**options)
         self._whole.corpus_score(["a"], [["a"]])  # sacrebleu knows its signature only when it has scored something
-
-    def _signature(self) -> str:
-        return f"sacrebleu|{self._whole.get_signature()}"
+        self.signature = f"sacrebleu|{self._whole.get_signature()}"
 
     def _segment(self, candidate: str, reference: str) -> float:
         return float(self._single.sentence_score(candidate, [reference]).score)
@@ -93,9 +91,7 @@ class BleuNltk(Metric):
 
     def __init__(self) -> None:
         self._bleu = need("nltk.translate.bleu_score")
-
-    def _signature(self) -> str:
-        return f"{release('nltk')}|case:lc|tok:nltk-words|smooth:no|order:4"
+        self.signature = f"{release('nltk')}|case:lc|tok:nltk-words|smooth:no|order:4"
 
     def _segment(self, candidate: str, reference: str) -> float:
         return self._corpus([candidate], [reference])
@@ -111,11 +107,7 @@ class Meteor(Metric):
     """METEOR of nltk: matches of words, stems and synonyms, less a penalty for their fragmentation; 0 to 1.
 
     Synonyms come from WordNet if nltk finds it, and the signature says whether it did. nltk looks up stems, so only
-    words that are their own stems have synonyms. To get it: `python -m nltk.downloader wordnet`. Or from the Debian
-    packages `wordnet-base` and `wordnet-sense-index`, which lack a file of names that METEOR does not look at::
-
-        mkdir -p ~/nltk_data/corpora && cp -r /usr/share/wordnet ~/nltk_data/corpora/
-        seq -f '%02g any 0' 0 44 > ~/nltk_data/corpora/wordnet/lexnames
+    words that are their own stems have synonyms. To get it: `python -m nltk.downloader wordnet`.
 
     Parameters
     ----------
@@ -133,10 +125,8 @@ class Meteor(Metric):
                 self._wordnet.ensure_loaded()
             except LookupError:
                 self._wordnet = _NO_WORDNET
-
-    def _signature(self) -> str:
-        has = "no" if self._wordnet is _NO_WORDNET else "yes"
-        return f"{release('nltk')}|case:lc|tok:nltk-words|stem:porter|wordnet:{has}|alpha:0.9|beta:3|gamma:0.5"
+        has, how = "no" if self._wordnet is _NO_WORDNET else "yes", "case:lc|tok:nltk-words|stem:porter"
+        self.signature = f"{release('nltk')}|{how}|wordnet:{has}|alpha:0.9|beta:3|gamma:0.5"
 
     def _segment(self, candidate: str, reference: str) -> float:
         return float(self._score(words(reference), words(candidate), wordnet=self._wordnet))
@@ -155,9 +145,7 @@ class RougeL(Metric):
 
     def __init__(self) -> None:
         self._scorer = need("rouge_score.rouge_scorer").RougeScorer(["rougeL"], use_stemmer=True)
-
-    def _signature(self) -> str:
-        return f"{release('rouge-score')}|stem:porter|f:1"
+        self.signature = f"{release('rouge-score')}|stem:porter|f:1"
 
     def _segment(self, candidate: str, reference: str) -> float:
         return float(self._scorer.score(reference, candidate)["rougeL"].fmeasure)

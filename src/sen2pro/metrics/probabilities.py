@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import reprlib
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -109,8 +109,7 @@ def calibration_error(probabilities: ArrayLike, truth: ArrayLike, bins: int = BI
     return float((table.share * np.abs(table.confidence - table.accuracy)).sum())
 
 
-@dataclass(frozen=True)
-class Reliability:
+class Reliability(NamedTuple):
     """The share of the rows in each bin of confidence, their mean confidence and their accuracy (0 where empty)."""
 
     edges: Array64  # (bins + 1,)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sen2pro.errors import Sen2ProError
 from sen2pro.files.atomic import write_text
+from sen2pro.pictures import GREY, panels
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -43,6 +45,36 @@ class Result:
     notes: list[str] = field(default_factory=list)
     numbers: list[dict[str, Any]] = field(default_factory=list)
     figures: dict[str, Figure] = field(default_factory=dict)
+
+
+class Panel(NamedTuple):
+    """Points (x, y) of each series, and the names of the axes.
+
+    `level` is a height to compare with and its name; `at` is a place on the x axis.
+    """
+
+    series: Mapping[str, Sequence[tuple[Any, float]]]
+    x: str
+    y: str
+    level: tuple[str, float] | None = None
+    at: float | None = None
+    scales: tuple[str, str] = ("linear", "linear")
+    lines: bool = True
+
+
+def draw(*drawn: Panel) -> Figure:
+    """Draw panels side by side."""
+    figure, axes = panels(len(drawn), 7 if len(drawn) == 1 else 6)
+    for ax, panel in zip(axes, drawn, strict=True):
+        for name, points in panel.series.items():
+            ax.plot(*zip(*points, strict=True), marker="o", linestyle="-" if panel.lines else "none", label=name)
+        if panel.level is not None:
+            ax.axhline(panel.level[1], color=GREY, linestyle="--", label=panel.level[0] or None)
+        if panel.at is not None:
+            ax.axvline(panel.at, color=GREY, linestyle="--")
+        ax.set(xscale=panel.scales[0], yscale=panel.scales[1], xlabel=panel.x, ylabel=panel.y)
+        ax.legend(frameon=False)
+    return figure
 
 
 def print_result(result: Result, console: Console) -> None:

@@ -23,15 +23,7 @@ def ranks(pairs: Labels, scores: Block, show: Show = False) -> Labels:
 
     It is one more than the number of background sentences other than the query that score strictly more. (EvalRank,
     Wang et al. 2022, counts the query too and takes at least 1: the same wherever the query itself scores most.)
-
-    Parameters
-    ----------
-    pairs
-        Where the two sentences of each pair stand in the background (n, 2).
-    scores
-        Gives, for some rows of the background as queries, their score with every background sentence.
-    show
-        Whether a progress bar is shown, as for `Sen2Pro.encode`.
+    `pairs` (n, 2) says where the two sentences of each pair stand in the background.
     """
     queries, which = np.unique(pairs[:, 0], return_inverse=True)
     result = np.empty(len(pairs), np.int64)

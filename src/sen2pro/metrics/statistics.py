@@ -130,7 +130,7 @@ def correlation_statistic(kind: str, scores: ArrayLike, gold: ArrayLike) -> Stat
     matrices = signs_x * signs_y, np.abs(signs_x), np.abs(signs_y)
 
     def tau(counts: Array64) -> Array64:
-        """Return tau-b: its parts are quadratic forms in the counts, and a point is tied with its own copies."""
+        # The parts of tau-b are quadratic forms in the counts; a point is tied with its own copies.
         pairs, of_x, of_y = (((counts @ matrix) * counts).sum(axis=1) for matrix in matrices)
         return np.asarray(np.where(of_x * of_y > 0, pairs / np.sqrt(np.maximum(of_x * of_y, 1)), np.nan))
 
@@ -208,36 +208,15 @@ class Comparison:
 
 
 def paired_bootstrap(
-    ours: Sequence[Statistic],
-    baseline: Statistic,
-    n: int,
-    *,
-    groups: NDArray[Any] | None = None,
-    resamples: int = RESAMPLES,
-    seed: int = 0,
-    smaller_is_better: bool = False,
-) -> Comparison:
-    """Compare a score with a baseline by resampling the n points they share.
+    ours: Sequence[Statistic], baseline: Statistic, n: int, *, groups: NDArray[Any] | None = None,
+    resamples: int = RESAMPLES, smaller_is_better: bool = False,
+) -> Comparison:  # fmt: skip
+    """Compare the mean of a score over seeds with a baseline, by resampling the n points they share.
 
-    Parameters
-    ----------
-    ours
-        The statistic of each seed; their mean is compared.
-    baseline
-        The statistic of the baseline.
-    groups
-        A label for each point (n,), to resample within groups; by default all points are one group.
-    resamples, seed
-        How many resamples are drawn, and from which random numbers.
+    `groups` has a label for each point (n,), to resample within groups; by default all points are one group. The
+    interval holds the middle 95 % of the resampled differences; p is two-sided. Resamples in which the statistic is
+    undefined (few systems, drawn alike) are left out.
 
-    Returns
-    -------
-    Comparison
-        Its interval holds the middle 95 % of the resampled differences; p is two-sided. Resamples in which the
-        statistic is undefined (few systems, drawn alike) are left out.
-
-    Examples
-    --------
     >>> gold = np.arange(50.0)
     >>> noise = np.random.default_rng(0).normal(size=50)
     >>> good, poor = (correlation_statistic("spearman", gold + size * noise, gold) for size in (1, 30))
@@ -245,7 +224,7 @@ def paired_bootstrap(
     'better'
     """
     values, mean = [value_of(statistic, n) for statistic in ours], mean_of(ours)
-    gains = np.concatenate([mean(counts) - baseline(counts) for counts in _resamples(n, groups, resamples, seed)])
+    gains = np.concatenate([mean(counts) - baseline(counts) for counts in _resamples(n, groups, resamples)])
     gains = gains[np.isfinite(gains)]
     if not len(gains):
         raise Undefined(f"no interval: the score is undefined in every resample of {n} points")
@@ -255,9 +234,9 @@ def paired_bootstrap(
     return Comparison(value_of(baseline, n), float(np.mean(values)), low, high, p, n, sd, smaller_is_better)
 
 
-def _resamples(n: int, groups: NDArray[Any] | None, resamples: int, seed: int) -> Iterator[Array64]:
+def _resamples(n: int, groups: NDArray[Any] | None, resamples: int) -> Iterator[Array64]:
     """Yield how often each point is drawn, (b, n) at a time."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     labels = np.zeros(n) if groups is None else groups
     members = [np.flatnonzero(labels == label) for label in np.unique(labels)]
     step = max(1, _CHUNK_NUMBERS // n)

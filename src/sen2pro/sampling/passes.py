@@ -19,15 +19,9 @@ from sen2pro.types import Array
 
 
 def embed(
-    encoder: Encoder,
-    tokens: list[Tokens],
-    numbers: list[int] | None = None,
-    seed: int = 0,
-    prompt: str = "",
-    batch_size: int | None = None,
-    advance: Callable[[float], None] = lambda _: None,
-    layers: Sequence[int] = (),
-) -> Array:
+    encoder: Encoder, tokens: list[Tokens], numbers: list[int] | None = None, seed: int = 0, prompt: str = "",
+    batch_size: int | None = None, advance: Callable[[float], None] = lambda _: None, layers: Sequence[int] = (),
+) -> Array:  # fmt: skip
     """Return one pooled vector a token list, (r, k); under keyed dropout where sample `numbers` are given.
 
     Further columns hold the averages of the hidden states `layers`, if any.

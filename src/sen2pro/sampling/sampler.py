@@ -69,15 +69,9 @@ class Sampler:
                     yield source, index, number, self.finish(vectors)
 
     def plain(
-        self,
-        texts: list[str],
-        prompt: str,
-        *,
-        layers: Sequence[int] = (),
-        batch_size: int | None = None,
-        show: Show = False,
-        warn: bool = True,
-    ) -> States:
+        self, texts: list[str], prompt: str, *, layers: Sequence[int] = (), batch_size: int | None = None,
+        show: Show = False, warn: bool = True,
+    ) -> States:  # fmt: skip
         """Return what one deterministic pass says of the sentences; its vectors are not finished."""
         check_batch_size(batch_size)
         tokens = self.encoder.tokens([prompt + text for text in texts], warn=warn)

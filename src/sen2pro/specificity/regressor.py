@@ -96,7 +96,7 @@ class SpecificityRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             raise Sen2ProError(f"{model.encoder.name} has no head to read the variances from; fit one with distill")
         layers = sorted({*head.layers, *single.layers})
         states = model.sampler.plain(texts, model.encoder.prompt(None, None), layers=layers)
-        variances = [head.predict(states, source).variance for source in head.sources]
+        variances = [head.predict(states, source)[1] for source in head.sources]
         logs = [np.log(np.maximum(each, 1e-12)) for each in variances]
         totals = [np.log(np.maximum(each.sum(axis=1), 1e-12)) for each in variances]
         numbers = np.column_stack([*totals, single.value(states), np.log(states.tokens), np.log(states.words)])

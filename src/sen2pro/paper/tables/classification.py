@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, replace
 from functools import partial
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -17,16 +19,27 @@ from sen2pro.paper import numbers as paper
 from sen2pro.paper.catalogue import CLASSIFICATION_SETS, available, no_data
 from sen2pro.paper.lab import FULL, KINDS, Lab, Shots
 from sen2pro.paper.tables import labelled
-from sen2pro.paper.tables.labelled import OURS, PLAIN, SEN2VEC, SETFIT, TEMPERED, TUNED, System, Task, TooMany
+from sen2pro.paper.tables.labelled import OURS, PLAIN, POINT, SEN2VEC, SETFIT, TEMPERED, TUNED, System, Task, TooMany
 from sen2pro.types import Array64
 
 _LABELS = ["set", "shots", "against"]
+_POINT = partial(Task.sen2pro, kind=None, features="mean")  # the same classifier on plain vectors
 MEASURES = ("accuracy", "log_loss", "calibration_error", "accuracy_at_coverage")
 
 
 def _tasks(lab: Lab) -> tuple[Lab, list[Task], list[str]]:
     """Return the sets that are there, what encodes them, and what is to be said about it."""
-    lab, notes = _quick(lab)
+    notes = []
+    if lab.classification_method is not None:
+        lab = replace(lab, method=lab.classification_method)
+    elif lab.method == "sampling":  # so many texts are encoded in one pass where there is a head
+        with suppress(HeadMissing):
+            quick = replace(lab, method="one-pass")
+            quick.encoder()
+            lab = quick
+            notes.append(
+                "Gaussians in one pass; --method sampling takes the paper's samples, and thirty times as long."
+            )
     numbers = [shots for shots in lab.shots if shots != FULL]
     if lab.limit and numbers:  # no more examples than the limit, but at least the fewest asked for or a quick look's
         most = max(lab.limit, min(numbers))
@@ -55,110 +68,81 @@ def _tasks(lab: Lab) -> tuple[Lab, list[Task], list[str]]:
     return lab, list(sets.values()), notes
 
 
-def _quick(lab: Lab) -> tuple[Lab, list[str]]:
-    """Return a lab with the method for so many texts: as asked for, else one pass where there is a head."""
-    if lab.classification_method is not None or lab.method != "sampling":
-        return replace(lab, method=lab.classification_method or lab.method), []
-    quick = replace(lab, method="one-pass")
-    try:
-        quick.encoder()
-    except HeadMissing:
-        return lab, []
-    return quick, ["Gaussians in one pass; --method sampling takes the paper's samples, and thirty times as long."]
-
-
 def t1(lab: Lab) -> Result:
     """Table 1: ten, two hundred or all examples of each class."""
     lab, tasks, notes = _tasks(lab)
-    compared = _Comparisons(lab)
-    for task in tasks:
-        for shots in lab.shots:
-            compared.add(task, shots)
-    verdicts = [
-        "; ".join(f"against {name}: {board.verdict(name)}" for name in compared.systems)
-        for board in (compared.accuracies, compared.losses)
-    ]
-    return Result(
-        "T1", "Text classification from a few examples of each class", compared.grids(),
-        f"accuracy {verdicts[0]}. Log-loss {verdicts[1]}", lab.signature(), [*paper.NOTES["T1"], *notes],
-        compared.all_numbers(),
-    )  # fmt: skip
-
-
-class _Comparisons:
-    """What table 1 says, set after set: of all systems, of those that train the encoder, and of the examples alone."""
-
-    def __init__(self, lab: Lab) -> None:
-        self.lab = lab
-        self.systems: dict[str, System] = {PLAIN: Task.plain, labelled.POINT: Task.point, SEN2VEC: Task.sen2vec}
-        self.systems |= {TUNED: Task.fine_tuned} if lab.finetune else {}
-        self.systems |= {SETFIT: Task.setfit} if lab.setfit else {}
-        self.systems[TEMPERED] = Task.tempered
-        self.accuracies, self.losses, self.tuned = (Board(_LABELS) for _ in range(3))
-        self.alone = Board([*_LABELS, "ours is"])
-        self.scores: list[list[str]] = []
-        self.numbers: list[dict[str, Any]] = []
-
-    def add(self, task: Task, shots: Shots) -> None:
-        """Compare all systems on a set."""
+    systems: dict[str, System] = {PLAIN: Task.plain, POINT: _POINT, SEN2VEC: Task.sen2vec}
+    systems |= {TUNED: Task.fine_tuned} if lab.finetune else {}
+    systems |= {SETFIT: Task.setfit} if lab.setfit else {}
+    systems[TEMPERED] = Task.tempered
+    accuracies, losses, tuned = (Board(_LABELS) for _ in range(3))
+    alone = Board([*_LABELS, "ours is"])
+    scores: list[list[str]] = []
+    numbers: list[dict[str, Any]] = []
+    for task, shots in product(tasks, lab.shots):
         where, quoted = [paper.TEXT_TITLES[task.name], str(shots)], paper.T1[task.name].get(shots)
         try:
             ours = task.runs(Task.sen2pro, shots)
         except Sen2ProError as error:
-            self.accuracies.leave_out([*where, "–"], str(error), quoted)
-            return
+            accuracies.leave_out([*where, "–"], str(error), quoted)
+            continue
         runs = {OURS: ours}
-        for name, system in self.systems.items():
+        for name, system in systems.items():
             labels, beside = [*where, name], quoted if name == SEN2VEC else None
             try:
                 runs[name] = task.runs(system, shots)
             except TooMany as error:
-                self.accuracies.leave_out(labels, str(error), beside)
+                accuracies.leave_out(labels, str(error), beside)
                 continue
-            self.accuracies.add(labels, partial(task.points, ours, runs[name]), beside)
-            points = partial(task.points, ours, runs[name], loss=True)
-            self.losses.add(labels, points, unit=1, smaller_is_better=True)
+            points = partial(task.points, ours, runs[name])
+            accuracies.add(labels, points, beside)
+            losses.add(labels, partial(points, loss=True), unit=1, smaller_is_better=True)
         if TUNED in runs and SETFIT in runs:
-            self.tuned.add([*where, SETFIT], partial(task.points, runs[TUNED], runs[SETFIT]))
+            tuned.add([*where, SETFIT], partial(task.points, runs[TUNED], runs[SETFIT]))
         if labelled.is_few(shots):
-            self._add_alone(task, shots, runs, where)
+            runs |= _add_alone(alone, task, shots, where, runs.get(SETFIT))
         for name, run in runs.items():
             row, values = _measures(task, run)
-            self.scores.append([*where, name, *row])
-            self.numbers.append({"set": where[0], "shots": shots, "system": name, **values})
+            scores.append([*where, name, *row])
+            numbers.append({"set": where[0], "shots": shots, "system": name, **values})
         chosen = [asdict(task.chosen[shots, seed]) for seed in task.draws(shots)]
-        self.numbers.append({"set": where[0], "shots": shots, "chosen": chosen})
+        numbers.append({"set": where[0], "shots": shots, "chosen": chosen})
+    header = [*_LABELS[:2], "system", "accuracy", "log-loss", "calibration error", "accuracy of the surest 80 %"]
+    titles = {
+        f"The encoder trained too: accuracy × 100, {SETFIT} {ARROW} {TUNED}": tuned,
+        f"Without a validation set: accuracy × 100, baseline {ARROW} ours": alone,
+    }
+    grids = [
+        accuracies.grid("BERT-base", f"{lab.title}, accuracy × 100, baseline {ARROW} {OURS}"),
+        *(board.grid("–", title) for title, board in titles.items() if board.lines),
+        Grid(header, scores, "All measures, mean (sd) over draws", labels=3),
+        losses.grid("–", f"Log-loss, baseline {ARROW} {OURS}: smaller is better", digits=3),
+    ]
+    numbers = [
+        *accuracies.numbers(), *numbers, *losses.numbers(measure="log-loss"), *tuned.numbers(measure=TUNED),
+        *alone.numbers(measure=labelled.ALONE.strip(", ")),
+    ]  # fmt: skip
+    verdicts = [
+        "; ".join(f"against {name}: {board.verdict(name)}" for name in systems) for board in (accuracies, losses)
+    ]
+    title, verdict = (
+        "Text classification from a few examples of each class",
+        "accuracy {}. Log-loss {}".format(*verdicts),
+    )
+    return lab.result("T1", title, grids, verdict, notes, numbers)
 
-    def _add_alone(self, task: Task, shots: Shots, runs: dict[str, list[Array64]], where: list[str]) -> None:
-        """Compare what the systems make of the examples alone, and add it to what they are measured by."""
-        systems: dict[str, Callable[..., Array64]] = {OURS: Task.sen2pro, PLAIN: Task.plain}
-        systems |= {TUNED: Task.fine_tuned} if self.lab.finetune else {}
-        alone = {name: task.runs(partial(system, validate=False), shots) for name, system in systems.items()}
-        self.alone.add([*where, PLAIN, OURS], partial(task.points, alone[OURS], alone[PLAIN]))
-        if TUNED in alone and SETFIT in runs:
-            self.alone.add([*where, SETFIT, TUNED], partial(task.points, alone[TUNED], runs[SETFIT]))
-        runs |= {name + labelled.ALONE: run for name, run in alone.items()}
 
-    def grids(self) -> list[Grid]:
-        titles = {
-            f"The encoder trained too: accuracy × 100, {SETFIT} {ARROW} {TUNED}": self.tuned,
-            f"Without a validation set: accuracy × 100, baseline {ARROW} ours": self.alone,
-        }
-        measures = ["accuracy", "log-loss", "calibration error", "accuracy of the surest 80 %"]
-        scores = Grid(
-            ["set", "shots", "system", *measures], self.scores, "All measures, mean (sd) over draws", labels=3
-        )
-        return [
-            self.accuracies.grid("BERT-base", f"{self.lab.title}, accuracy × 100, baseline {ARROW} {OURS}"),
-            *(board.grid("–", title) for title, board in titles.items() if board.lines), scores,
-            self.losses.grid("–", f"Log-loss, baseline {ARROW} {OURS}: smaller is better", digits=3),
-        ]  # fmt: skip
-
-    def all_numbers(self) -> list[dict[str, Any]]:
-        return [
-            *self.accuracies.numbers(), *self.numbers, *self.losses.numbers(measure="log-loss"),
-            *self.tuned.numbers(measure=TUNED), *self.alone.numbers(measure=labelled.ALONE.strip(", ")),
-        ]  # fmt: skip
+def _add_alone(
+    board: Board, task: Task, shots: Shots, where: list[str], setfit: list[Array64] | None
+) -> dict[str, list[Array64]]:
+    """Compare what the systems make of the examples alone, and return it."""
+    systems: dict[str, Callable[..., Array64]] = {OURS: Task.sen2pro, PLAIN: Task.plain}
+    systems |= {TUNED: Task.fine_tuned} if task.lab.finetune else {}
+    alone = {name: task.runs(partial(system, validate=False), shots) for name, system in systems.items()}
+    board.add([*where, PLAIN, OURS], partial(task.points, alone[OURS], alone[PLAIN]))
+    if TUNED in alone and setfit is not None:
+        board.add([*where, SETFIT, TUNED], partial(task.points, alone[TUNED], setfit))
+    return {name + labelled.ALONE: run for name, run in alone.items()}
 
 
 def _measures(task: Task, runs: Sequence[Array64]) -> tuple[list[str], dict[str, float | None]]:
@@ -179,33 +163,28 @@ def t7(lab: Lab) -> Result:
     """Table 7: both uncertainties, the model's alone, the data's alone; and what the variances add as features."""
     lab, tasks, notes = _tasks(lab)
     board, features = Board([*_LABELS, "uncertainty"]), Board(_LABELS[:2])
-    for task in tasks:
-        for shots in lab.shots:
-            where = [paper.TEXT_TITLES[task.name], str(shots)]
-            try:
-                name, baseline = SEN2VEC, task.runs(Task.sen2vec, shots)
-            except TooMany:  # without the copies
-                name, baseline = PLAIN, task.runs(Task.plain, shots)
-            except Sen2ProError as error:
-                board.leave_out([*where, "–", "–"], str(error))
-                continue
-            kinds = {kind: task.runs(partial(Task.sen2pro, kind=kind), shots) for kind in KINDS}
+    for task, shots in product(tasks, lab.shots):
+        where = [paper.TEXT_TITLES[task.name], str(shots)]
+        try:
+            name, baseline = SEN2VEC, task.runs(Task.sen2vec, shots)
+        except TooMany:  # without the copies
+            name, baseline = PLAIN, task.runs(Task.plain, shots)
+        except Sen2ProError as error:
+            board.leave_out([*where, "–", "–"], str(error))
+            continue
+        kinds = {kind: task.runs(partial(Task.sen2pro, kind=kind), shots) for kind in KINDS}
+        for against, runs in ((name, baseline), (TEMPERED, task.runs(Task.tempered, shots))):
             for kind, ours in kinds.items():
-                quoted = paper.T7[kind][task.name].get(shots)
-                board.add([*where, name, kind], partial(task.points, ours, baseline), quoted)
-            tempered = task.runs(Task.tempered, shots)
-            for kind, ours in kinds.items():
-                board.add([*where, TEMPERED, kind], partial(task.points, ours, tempered))
-            mean, both = (task.runs(partial(Task.sen2pro, features=name), shots) for name in ("mean", "mean+variance"))
-            features.add(where, partial(task.points, both, mean))
+                quoted = None if against == TEMPERED else paper.T7[kind][task.name].get(shots)
+                board.add([*where, against, kind], partial(task.points, ours, runs), quoted)
+        mean, both = (task.runs(partial(Task.sen2pro, features=name), shots) for name in ("mean", "mean+variance"))
+        features.add(where, partial(task.points, both, mean))
     grids = [
         board.grid("BERT-base", f"{lab.title}, accuracy × 100, baseline {ARROW} {OURS}"),
         features.grid("–", f"Features: mean {ARROW} mean and variance, as in the paper"),
     ]
     against_paper = Board(board.names, [line for line in board.lines if TEMPERED not in line.labels])
-    verdicts = [f"{kind}: {against_paper.verdict(kind)}" for kind in KINDS]
+    verdicts = [against_paper.verdicts(KINDS)]
     verdicts += [f"{kind} against {TEMPERED}: {board.verdict(kind, TEMPERED)}" for kind in KINDS]
-    return Result(
-        "T7", "Ablation of the two uncertainties in text classification", grids, "; ".join(verdicts), lab.signature(),
-        [*paper.NOTES["T7"], *notes], [*board.numbers(), *features.numbers()],
-    )  # fmt: skip
+    title, numbers = "Ablation of the two uncertainties in text classification", [*board.numbers(), *features.numbers()]
+    return lab.result("T7", title, grids, "; ".join(verdicts), notes, numbers)

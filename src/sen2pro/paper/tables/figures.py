@@ -5,7 +5,9 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -14,16 +16,15 @@ from numpy.typing import NDArray
 from sen2pro.errors import Sen2ProError
 from sen2pro.gaussian import Gaussian
 from sen2pro.metrics import sts
-from sen2pro.metrics.charts import Panel, draw
 from sen2pro.metrics.comparisons import ARROW, Board, Points, average, count_verdicts
-from sen2pro.metrics.report import Grid, Result
-from sen2pro.metrics.statistics import Undefined, aligned, by_system, correlation_statistic, pearson, spearman
+from sen2pro.metrics.report import Grid, Panel, Result, draw
+from sen2pro.metrics.statistics import Undefined, pearson, spearman
 from sen2pro.metrics.sts import Pairs
 from sen2pro.paper import numbers as paper
 from sen2pro.paper.catalogue import WMT_PAIRS, DataMissing, available
 from sen2pro.paper.lab import Lab
 from sen2pro.paper.tables import sampled_texts
-from sen2pro.paper.tables.generation import Texts, dialogue, speaking, translation
+from sen2pro.paper.tables.generation import Texts, correlated, dialogue, translation
 from sen2pro.paper.tables.pairs import COSINE, FULL, OURS, SPHERE, Pairing, Reading, Row, full_scores
 from sen2pro.paper.tables.similarity import Sets
 from sen2pro.types import Array, Array64
@@ -70,35 +71,33 @@ def f1(lab: Lab) -> Result:
         numbers.append({"set": title, "importance": runs.tolist(), "trend": trend})
     about = f"{lab.title}, |change of Spearman x 100| without a group; I is the most uncertain fifth"
     falls = sum(number["trend"] > 0 for number in numbers)
+    verdict = f"importance falls with uncertainty, as the paper says, on {falls} of {len(rows)} sets"
     axes = "fifths of the features, I = most uncertain", "importance: |change of Spearman × 100|"
-    return Result(
-        "F1", "Importance of features by their uncertainty", [Grid(["set", *GROUPS, "trend"], rows, about)],
-        f"importance falls with uncertainty, as the paper says, on {falls} of {len(rows)} sets", lab.signature(),
-        [*paper.NOTES["F1"], *sets.notes], numbers, {"importance": draw(Panel(drawn, *axes))},
-    )  # fmt: skip
+    grids, figures = [Grid(["set", *GROUPS, "trend"], rows, about)], {"importance": draw(Panel(drawn, *axes))}
+    title = "Importance of features by their uncertainty"
+    return lab.result("F1", title, grids, verdict, sets.notes, numbers, figures=figures)
 
 
 def f2(lab: Lab) -> Result:
     """Figure 2: fluctuation rate against improvement."""
     numbers: list[dict[str, Any]] = []
     for pooling in POOLINGS:
-        sets = Sets(lab, paper.SETS[:5], pooling)
+        sets = Sets(replace(lab, settings={**lab.settings, "pooling": pooling}), paper.SETS[:5])
         for name in sets.defined():
             pairs, gold = sets.pairs[name], sets.gold[name]
-            raw, unit = (
-                float(np.mean([_fluctuation(pairs, seed, normalize) for seed in range(lab.seeds)]))
-                for normalize in (False, True)
-            )
+            parts = [
+                [pairs.parts(seed, normalize=unit)["model"] for seed in range(lab.seeds)] for unit in (False, True)
+            ]
+            raw, unit = (float(np.mean([part.variance.mean(dtype=np.float64) for part in runs])) for runs in parts)
             ours, plain = (
                 np.mean([sts.correlation(scores, gold) for scores in reading.runs(pairs)]) for reading in (OURS, COSINE)
             )
             about = {"pooling": pooling, "set": paper.TITLES[name]}
             numbers.append({**about, "Q raw": raw, "Q unit": unit, "gain": 100 * float(ours - plain)})
-    points = {
-        f"{pooling} pooling": [(1e4 * n["Q unit"], n["gain"]) for n in numbers if n["pooling"] == pooling]
-        for pooling in POOLINGS
-    }
-    rate, gain = zip(*(point for series in points.values() for point in series), strict=True)
+    points: dict[str, list[tuple[float, float]]] = defaultdict(list)
+    for n in numbers:
+        points[f"{n['pooling']} pooling"].append((1e4 * n["Q unit"], n["gain"]))
+    rate, gain = zip(*chain(*points.values()), strict=True)
     try:
         verdict = f"correlation of fluctuation rate and improvement over {len(numbers)} points: "
         verdict += f"Pearson {pearson(rate, gain):+.2f}, Spearman {spearman(rate, gain):+.2f} (the paper: positive)"
@@ -110,14 +109,9 @@ def f2(lab: Lab) -> Result:
         f"{lab.title}: fluctuation rate Q, the mean model variance; improvement in Spearman x 100", labels=2,
     )  # fmt: skip
     axes = "fluctuation rate Q on the unit sphere, × 10⁴", "improvement in Spearman × 100"
-    return Result(
-        "F2", "Fluctuation rate against improvement", [grid], verdict, lab.signature(pooling=",".join(POOLINGS)),
-        sets.notes, numbers, {"scatter": draw(Panel(points, *axes, level=("", 0), lines=False))},
-    )  # fmt: skip
-
-
-def _fluctuation(pairs: Pairing, seed: int, normalize: bool) -> float:
-    return float(pairs.parts(seed, normalize=normalize)["model"].variance.mean(dtype=np.float64))
+    figures = {"scatter": draw(Panel(points, *axes, level=("", 0), lines=False))}
+    signature, title = sets.lab.signature(pooling=",".join(POOLINGS)), "Fluctuation rate against improvement"
+    return lab.result("F2", title, [grid], verdict, sets.notes, numbers, figures=figures, signature=signature)
 
 
 def f3(lab: Lab) -> Result:
@@ -136,34 +130,31 @@ def f3(lab: Lab) -> Result:
     notes = [f"The plain cosine has {plain:.2f}. The paper takes n1 up to 50 and beyond: `--samples 50`.", *sets.notes]
     texts, plain_texts, titles = sampled_texts.curves(lab, _counts)
     if titles:
-        size = sampled_texts.size(lab)
+        shots, draws, tests = sampled_texts.size(lab)
         what = (
-            f"average accuracy × 100 on {len(titles)} sets of texts ({', '.join(titles)}: {size.shots} examples of "
-            f"each class, {size.draws} draws, tested on {size.tests} texts of each)"
+            f"average accuracy × 100 on {len(titles)} sets of texts ({', '.join(titles)}: {shots} examples of "
+            f"each class, {draws} draws, tested on {tests} texts of each)"
         )
         parts.append(("TC", what, texts, plain_texts))
-        step = 100 / (size.tests * size.draws * len(titles))
         notes.append(
             f"The plain vector with the same head has an accuracy of {plain_texts:.2f}. Features and penalty are those "
             "that cross-validation chooses with all samples; texts are cut to what the encoder takes. One more text "
-            f"that is right, in one draw, is {step:.2f} points: the curves are rough."
+            f"that is right, in one draw, is {100 / (tests * draws * len(titles)):.2f} points: the curves are rough."
         )
     grids, panels, verdicts = [], [], []
+    numbers: list[dict[str, Any]] = []
     for task, what, curves, base in parts:
         counts = sorted({count for curve in curves.values() for count in curve})
         rows = [[title, *(f"{c[n]:.2f}" if n in c else "" for n in counts)] for title, c in curves.items()]
         about = f"{lab.title}, {what}; the other source keeps all its samples"
         grids.append(Grid(["varied", *map(str, counts)], rows, about))
         series = {title: list(curve.items()) for title, curve in curves.items()}
-        axes = "number of samples of that source", what.split(" (")[0]
-        panels.append(Panel(series, *axes, ("plain vector", base)))
+        panels.append(Panel(series, "number of samples of that source", what.split(" (")[0], ("plain vector", base)))
         ends = [f"{t} from {min(c)} to {max(c)}: {c[max(c)] - c[min(c)]:+.2f}" for t, c in curves.items()]
         verdicts.append(f"{task}: {'; '.join(ends)}")
-    return Result(
-        "F3", "Number of samples", grids, ". ".join(verdicts), lab.signature(), notes,
-        [{"task": task, "varied": t, "curve": c, "plain": base} for task, _, m, base in parts for t, c in m.items()],
-        {"samples": draw(*panels)},
-    )  # fmt: skip
+        numbers += [{"task": task, "varied": t, "curve": c, "plain": base} for t, c in curves.items()]
+    figures = {"samples": draw(*panels)}
+    return lab.result("F3", "Number of samples", grids, ". ".join(verdicts), notes, numbers, figures=figures)
 
 
 def _counts(most: int) -> list[int]:
@@ -200,18 +191,15 @@ def f4(lab: Lab) -> Result:
     grid = Grid(["estimator", "Spearman x 100", "ms a pair", "bytes a sentence"], rows, f"{lab.title}, STS-B test")
     points = {n["estimator"]: [(n["ms a pair"], n["spearman"])] for n in numbers}
     axes = "milliseconds a pair (log scale)", "Spearman × 100"
+    figures = {"trade-off": draw(Panel(points, *axes, scales=("log", "linear")))}
     times, space = (numbers[1][what] / max(numbers[0][what], 1e-9) for what in ("ms a pair", "bytes a sentence"))
-    return Result(
-        "F4", "What the estimators cost", [grid],
-        f"the full covariance takes {times:.0f} times the time and {space:.0f} times the space", lab.signature(),
-        list(paper.NOTES["F4"]), numbers,
-        {"trade-off": draw(Panel(points, *axes, scales=("log", "linear")))},
-    )  # fmt: skip
+    verdict = f"the full covariance takes {times:.0f} times the time and {space:.0f} times the space"
+    return lab.result("F4", "What the estimators cost", [grid], verdict, [], numbers, figures=figures)
 
 
 def t8(lab: Lab) -> Result:
     """Table 8: the full covariance against the diagonal one."""
-    sets, size = Sets(lab, paper.SETS), sampled_texts.size(lab)
+    sets, (shots, draws, _) = Sets(lab, paper.SETS), sampled_texts.size(lab)
     board = sets.board("task", [Row("STS", SPHERE, FULL)])
     for line in board.lines:
         line.paper = paper.T8["STS"] if line.labels[0].startswith("Average") else None
@@ -223,15 +211,13 @@ def t8(lab: Lab) -> Result:
     _add_systems(board, lab, "NMT", "pearson", partial(translation, limit=segments), WMT_PAIRS, about)
     title = f"{lab.title}, full covariance (SCE) {ARROW} diagonal; but for TC, {SPHERE.title}"
     note = (
-        f"TC: {size.shots} examples of each class, {size.draws} draws, a head that averages over the covariance in "
+        f"TC: {shots} examples of each class, {draws} draws, a head that averages over the covariance in "
         "question; its penalty is what cross-validation chooses with the diagonal one, so that nothing but the "
         "estimator differs."
     )
-    return Result(
-        "T8", "Full covariance against the diagonal estimator", [board.grid("BERT-base", title)],
-        count_verdicts([*counted, *board.lines[before:]]), lab.signature(),
-        [*paper.NOTES["T8"], note, *sets.notes], board.numbers(),
-    )  # fmt: skip
+    grids, verdict = [board.grid("BERT-base", title)], count_verdicts([*counted, *board.lines[before:]])
+    title = "Full covariance against the diagonal estimator"
+    return lab.result("T8", title, grids, verdict, [note, *sets.notes], board.numbers())
 
 
 def _add_systems(
@@ -245,18 +231,11 @@ def _add_systems(
         return
 
     def points(texts: Texts) -> Points:
-        pairs = Pairing(lab, speaking(texts.candidates), speaking(texts.references), keep=True)
-        ours, baseline = (
-            [
-                correlation_statistic(kind, *aligned(by_system(texts.systems, scores), texts.human))
-                for scores in reading.runs(pairs)
-            ]
-            for reading in (SPHERE, FULL)
-        )
-        return Points(ours, baseline, len(texts.human))
+        pairs = texts.pairing(lab, keep=True)
+        ours, baseline = (map(texts.scored, reading.runs(pairs)) for reading in (SPHERE, FULL))
+        return Points.of(correlated(kind), ours, baseline, len(texts.human))
 
-    board.add(
-        [f"Average of {len(sets)}{about}", task],
-        lambda: average({str(i): points(texts) for i, texts in enumerate(sets.values())}),
-        paper.T8[task],
-    )
+    def every() -> Points:
+        return average({str(i): points(texts) for i, texts in enumerate(sets.values())})
+
+    board.add([f"Average of {len(sets)}{about}", task], every, paper.T8[task])

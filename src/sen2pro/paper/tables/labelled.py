@@ -57,10 +57,8 @@ class TooMany(Sen2ProError):
     """What a baseline would take too long for; the message is what a note says of it."""
 
 
-def few(labels: Labels, names: Sequence[str], shots: Shots, seed: int) -> Labels:
+def few(labels: Labels, names: Sequence[str], shots: int, seed: int) -> Labels:
     """Return the rows of so many examples of each class, drawn by seed."""
-    if shots == FULL:
-        return np.arange(len(labels))
     rng, rows = np.random.default_rng(seed), []
     for number, name in enumerate(names):
         members = np.flatnonzero(labels == number)
@@ -92,16 +90,16 @@ class Task:
     def drawn(self, shots: Shots, seed: int) -> Encoded:
         """Return the training sentences of a draw."""
         if (shots, seed) not in self._drawn:
-            data = self._everything() if shots == FULL else self.train
-            self._drawn[shots, seed] = self._encoded(data.take(few(data.labels, data.names, shots, seed)))
+            data, held_out = self.train, {*self.validation.texts, *self.test.texts}
+            if shots != FULL:
+                rows = few(data.labels, data.names, shots, seed).tolist()
+            elif self.name not in WHOLE_SETS:
+                raise Sen2ProError("its whole training set is not here")
+            else:
+                data = read_classification(self.name, "train_full")
+                rows = [i for i, text in enumerate(data.texts) if text not in held_out]
+            self._drawn[shots, seed] = self._encoded(data.take(rows))
         return self._drawn[shots, seed]
-
-    def _everything(self) -> Labelled:
-        """Return the whole training set, but for what is in the others."""
-        if self.name not in WHOLE_SETS:
-            raise Sen2ProError("its whole training set is not here")
-        whole, held_out = read_classification(self.name, "train_full"), {*self.validation.texts, *self.test.texts}
-        return whole.take([i for i, text in enumerate(whole.texts) if text not in held_out])
 
     def draws(self, shots: Shots) -> range:
         """Return the seeds of the draws; there is one way to take everything."""
@@ -112,27 +110,21 @@ class Task:
         return [system(self, shots, seed) for seed in self.draws(shots)]
 
     def sen2pro(
-        self, shots: Shots, seed: int, kind: str = "m+d", features: str = "auto", validate: bool = True
+        self, shots: Shots, seed: int, kind: str | None = "m+d", features: str = "auto", validate: bool = True
     ) -> Array64:
-        """Return the probabilities of the classifier; all is chosen on the validation set, or by cross-validation."""
-        answer, choice = self._classified(
-            lambda part: self.lab.join(part.parts, kind), shots, seed, features=features, validate=validate
+        """Return the probabilities of the classifier; all is chosen on the validation set, or by cross-validation.
+
+        Without a kind of uncertainty it sees the plain vectors: Gaussians without a variance.
+        """
+        train, *others = (
+            (self.lab.join(part.parts, kind) if kind else certain(part.vectors), part.labels)
+            for part in (self.drawn(shots, seed), self.validation, self.test)
         )
-        if (kind, features, validate) == ("m+d", "auto", True):
-            self.chosen[shots, seed] = choice
-        return answer
-
-    def point(self, shots: Shots, seed: int) -> Array64:
-        """Return the probabilities of the same classifier on plain vectors: Gaussians without a variance."""
-        return self._classified(lambda part: certain(part.vectors), shots, seed, features="mean")[0]
-
-    def _classified(
-        self, seen: Callable[[Encoded], Gaussian], shots: Shots, seed: int, *, features: str, validate: bool = True
-    ) -> tuple[Array64, Choice]:
-        train, held_out = self.drawn(shots, seed), self.validation
         classifier = Sen2ProClassifier(features=features, seed=seed)
-        classifier.fit(seen(train), train.labels, validation=(seen(held_out), held_out.labels) if validate else None)
-        return classifier.predict_proba(seen(self.test)), classifier.choice_
+        classifier.fit(*train, validation=others[0] if validate else None)
+        if (kind, features, validate) == ("m+d", "auto", True):
+            self.chosen[shots, seed] = classifier.choice_
+        return classifier.predict_proba(others[1][0])
 
     def plain(self, shots: Shots, seed: int, validate: bool = True) -> Array64:
         """Return the probabilities of logistic regression on plain vectors, its penalty chosen in the same way."""
@@ -202,10 +194,9 @@ class Task:
         """Return what is right of the test sentences, or their log-loss, for the same draws."""
         truth = self.test.labels
         mine, theirs = (
-            [mean_statistic(losses(p, truth) if loss else p.argmax(axis=1) == truth) for p in runs]
-            for runs in (ours, baseline)
+            [losses(p, truth) if loss else p.argmax(axis=1) == truth for p in runs] for runs in (ours, baseline)
         )
-        return Points(mine, theirs, len(truth))
+        return Points.of(mean_statistic, mine, theirs, len(truth))
 
 
 System = Callable[[Task, Shots, int], Array64]  # a method of Task: the probabilities on its test part

@@ -20,15 +20,10 @@ _FULL_CHUNK = 64  # pairs whose full covariances are in memory at once
 
 
 class Pairing:
-    """The sentences of a list of pairs, each encoded once.
+    """The sentences of a list of pairs, each encoded once; `keep` keeps the samples too, not only their moments."""
 
-    `pooling` is another one than the encoder's own; `keep` keeps the samples, not only their mean and variance.
-    """
-
-    def __init__(
-        self, lab: Lab, left: Sequence[str], right: Sequence[str], pooling: str | None = None, keep: bool = False
-    ) -> None:
-        self.lab, self.pooling, self.keep = lab, pooling, keep
+    def __init__(self, lab: Lab, left: Sequence[str], right: Sequence[str], *, keep: bool = False) -> None:
+        self.lab, self.keep = lab, keep
         index = {sentence: i for i, sentence in enumerate(dict.fromkeys([*left, *right]))}
         self.sentences = tuple(index)
         self.left, self.right = (np.array([index[s] for s in side]) for side in (left, right))
@@ -37,14 +32,13 @@ class Pairing:
     @cached_property
     def vectors(self) -> Array:
         """The plain vectors of the sentences, of length 1."""
-        return self.lab.vectors(self.sentences, self.pooling)
+        return self.lab.vectors(self.sentences)
 
     def parts(self, seed: int = 0, *, normalize: bool = True) -> dict[str, Gaussian]:
         """Return the Gaussians of model and data uncertainty of the sentences."""
         if (seed, normalize) not in self._parts:
-            self._parts[seed, normalize] = self.lab.parts(
-                self.sentences, seed, normalize=normalize, pooling=self.pooling, keep_samples=self.keep
-            )
+            found = self.lab.parts(self.sentences, seed, normalize=normalize, keep_samples=self.keep)
+            self._parts[seed, normalize] = found
         return self._parts[seed, normalize]
 
     def samples(self, seed: int = 0) -> dict[str, Array]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -44,48 +45,44 @@ class Side(NamedTuple):
     labels: Labels
 
 
-Draw = tuple[Side, Side]  # examples of every class of a set, and what they are tested on
+class Draw(NamedTuple):
+    """Examples of every class of a set, what they are tested on, and what cross-validation chooses with all samples."""
+
+    train: Side
+    test: Side
+    seed: int
+    choice: Choice
 
 
-class Size(NamedTuple):
-    """How much is classified: examples of each class, draws of them, and test texts of a set."""
-
-    shots: int
-    draws: int
-    tests: int
-
-
-def size(lab: Lab) -> Size:
-    """Return how much is classified; less for a quick look.
+def size(lab: Lab) -> tuple[int, int, int]:
+    """Return how many examples of each class, draws of them, and test texts of a set there are; less for a quick look.
 
     >>> size(Lab(limit=12)), size(Lab(limit=50))
-    (Size(shots=2, draws=1, tests=3), Size(shots=10, draws=3, tests=50))
+    ((2, 1, 3), (10, 3, 50))
     """
-    return Size(lab.fewer_shots(SHOTS), 1 if lab.quick else DRAWS, min(lab.items or _TESTS, _TESTS))
+    return lab.fewer_shots(SHOTS), 1 if lab.quick else DRAWS, min(lab.items or _TESTS, _TESTS)
 
 
 def sampled_sets(lab: Lab) -> dict[str, list[Draw]]:
     """Return the draws of each set that is there, by its title."""
-    sets = {}
+    sets, (shots, draws, tests) = {}, size(lab)
+
+    def side(data: Labelled, rows: Sequence[int] | Labels) -> Side:
+        part = data.take(rows)
+        with truncating():
+            samples = lab.samples_of(part.texts, normalize=lab.encoder().normalize)
+            return Side(samples, lab.own_vectors(part.texts), part.labels)
+
     for name in CLASSIFICATION_SETS:
         with suppress(DataMissing):
-            sets[paper.TEXT_TITLES[name]] = list(_draws(lab, name))
+            train, test = read_classification(name, "train"), read_classification(name, "test")
+            tested = side(test, spread(len(test.texts), tests))
+            drawn = [side(train, few(train.labels, train.names, shots, seed)) for seed in range(draws)]
+            fitted = [_fitted(lab.of_samples(x.samples), x.labels, seed) for seed, x in enumerate(drawn)]
+            sets[paper.TEXT_TITLES[name]] = [Draw(x, tested, i, fitted[i].choice_) for i, x in enumerate(drawn)]
         if lab.quick and sets:  # texts are long: for a quick look one set will do
             break
     return sets
-
-
-def _draws(lab: Lab, name: str) -> Iterator[Draw]:
-    train, test = read_classification(name, "train"), read_classification(name, "test")
-
-    def side(data: Labelled) -> Side:
-        with truncating():
-            samples = lab.samples_of(data.texts, normalize=lab.encoder().normalize)
-            return Side(samples, lab.own_vectors(data.texts), data.labels)
-
-    tested = side(test.take(spread(len(test.texts), size(lab).tests)))
-    for seed in range(size(lab).draws):
-        yield side(train.take(few(train.labels, train.names, size(lab).shots, seed))), tested
 
 
 def _fitted(gaussian: Gaussian, labels: Labels, seed: int) -> Sen2ProClassifier:
@@ -93,18 +90,14 @@ def _fitted(gaussian: Gaussian, labels: Labels, seed: int) -> Sen2ProClassifier:
     return Sen2ProClassifier(features="mean", head="expected", seed=seed).fit(gaussian, labels)
 
 
-def chosen(lab: Lab, draw: Draw, seed: int) -> Choice:
-    """Return what cross-validation chooses with all samples; the same then holds for fewer, or a full covariance."""
-    return _fitted(lab.of_samples(draw[0].samples), draw[0].labels, seed).choice_
-
-
-def right(lab: Lab, draw: Draw, choice: Choice, *, full: bool = False) -> NDArray[np.bool_]:
+def right(lab: Lab, draw: Draw, *, full: bool = False) -> NDArray[np.bool_]:
     """Return which test sentences are classified rightly; `full` takes the whole covariances of the samples."""
-    gaussians, (train, test) = [lab.of_samples(side.samples) for side in draw], draw
+    train, test, _, choice = draw
+    gaussians = [lab.of_samples(side.samples) for side in (train, test)]
     scaling = Scaling.fit(gaussians[0], choice.features)
     designs = [scaling(gaussian) for gaussian in gaussians]
     if full:
-        whole = [roots(side.samples) / scaling.mean_scale for side in draw]
+        whole = [roots(side.samples) / scaling.mean_scale for side in (train, test)]
         designs = [replace(design, noise=noise) for design, noise in zip(designs, whole, strict=True)]
     classes = int(train.labels.max()) + 1
     weights = fit(designs[0], train.labels, classes, choice.head, choice.C).cooled(choice.temperature)
@@ -113,11 +106,8 @@ def right(lab: Lab, draw: Draw, choice: Choice, *, full: bool = False) -> NDArra
 
 def roots(samples: Samples) -> Array64:
     """Return R (n, r, k) such that R^T R is the mean of the sources' full covariances (SCE), never a k x k matrix."""
-    parts = []
-    for drawn in samples.values():
-        centred = drawn.astype(np.float64) - drawn.mean(axis=1, keepdims=True, dtype=np.float64)
-        parts.append(centred / np.sqrt(drawn.shape[1] * len(samples)))
-    return np.concatenate(parts, axis=1)
+    centred = [drawn - drawn.mean(axis=1, keepdims=True, dtype=np.float64) for drawn in samples.values()]
+    return np.concatenate([x / np.sqrt(x.shape[1] * len(samples)) for x in centred], axis=1)
 
 
 def add_to(board: Board, lab: Lab) -> None:
@@ -126,29 +116,21 @@ def add_to(board: Board, lab: Lab) -> None:
     if not sets:
         board.leave_out(["Average", "TC"], "no data", quoted)
         return
-    points = {str(i): _points(lab, draws) for i, draws in enumerate(sets.values())}
+    points = {}
+    for i, draws in enumerate(sets.values()):
+        diagonal, full = ([right(lab, draw, full=whole) for draw in draws] for whole in (False, True))
+        points[str(i)] = Points.of(mean_statistic, diagonal, full, len(draws[0].test.labels))
     most = max(of_set.n for of_set in points.values())
     board.add([f"Average of {len(sets)}, {most} texts", "TC"], partial(average, points), quoted)
-
-
-def _points(lab: Lab, draws: Sequence[Draw]) -> Points:
-    """Return the accuracy of each draw of a set, with diagonal and with full covariances."""
-    choices = [chosen(lab, draw, seed) for seed, draw in enumerate(draws)]
-    diagonal, full = (
-        [mean_statistic(right(lab, draw, choice, full=full)) for draw, choice in zip(draws, choices, strict=True)]
-        for full in (False, True)
-    )
-    return Points(diagonal, full, len(draws[0][1].labels))
 
 
 def curves(lab: Lab, counts: Counts) -> tuple[Curves, float, list[str]]:
     """Return the accuracy x 100 by number of samples of each source, that of plain vectors, and the sets' titles."""
     sets, scores, plain = sampled_sets(lab), defaultdict(list), []
-    for seed, draw in ((seed, draw) for draws in sets.values() for seed, draw in enumerate(draws)):
-        choice, (train, test) = chosen(lab, draw, seed), draw
-        for (point, some), (_, tested) in zip(*(thinned(side.samples, counts) for side in draw), strict=True):
+    for train, test, seed, choice in chain(*sets.values()):
+        for (point, some), (_, tested) in zip(*(thinned(x.samples, counts) for x in (train, test)), strict=True):
             fewer = Side(some, train.vectors, train.labels), Side(tested, test.vectors, test.labels)
-            scores[point].append(100 * float(right(lab, fewer, choice).mean()))
+            scores[point].append(100 * float(right(lab, Draw(*fewer, seed, choice)).mean()))
         head = _fitted(certain(train.vectors), train.labels, seed)
         plain.append(100 * head.score(certain(test.vectors), test.labels))
     return means(scores), float(np.mean(plain)) if plain else float("nan"), list(sets)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import product
+from operator import itemgetter
 
 import numpy as np
 
@@ -20,15 +22,17 @@ from sen2pro.paper.data import EvalRank, read_analogy, read_evalrank, read_sts
 from sen2pro.paper.lab import KINDS, PRESETS, Lab
 from sen2pro.paper.tables.pairs import CORRECTED, COSINE, PLAIN_ROWS, SPHERE, Pairing, Reading, Row, all_rows, certain
 
+_AGGREGATIONS = ("all", "wmean")  # of sub-tasks
+
 
 class Sets:
     """STS sets with their sentences encoded, of which one must be there; those without data are `missing`."""
 
-    def __init__(self, lab: Lab, names: Sequence[str], pooling: str | None = None) -> None:
+    def __init__(self, lab: Lab, names: Sequence[str]) -> None:
         self.lab, self.names = lab, names
         read, self.missing = available(read_sts, names)
         self.gold = {name: gold.head(lab.limit) if lab.limit else gold for name, gold in read.items()}
-        self.pairs = {name: Pairing(lab, gold.left, gold.right, pooling, True) for name, gold in self.gold.items()}
+        self.pairs = {name: Pairing(lab, gold.left, gold.right, keep=True) for name, gold in self.gold.items()}
         self.notes = no_data(paper.TITLES[name] for name in self.missing)
 
     def defined(self) -> list[str]:
@@ -40,14 +44,12 @@ class Sets:
 
     def points(self, name: str, row: Row, aggregation: str = "all") -> Points:
         """Return the correlations of two similarities with the gold scores of a set."""
-        gold = self.gold[name]
-        ours, baseline = (
-            [sts.statistic(scores, gold, aggregation) for scores in reading.runs(self.pairs[name])]
-            for reading in (row.ours, row.baseline)
-        )
-        return Points(ours, baseline, len(gold), None if aggregation == "all" else np.array(gold.subtasks))
+        gold, pairs = self.gold[name], self.pairs[name]
+        groups = None if aggregation == "all" else np.array(gold.subtasks)
+        statistic = partial(sts.statistic, pairs=gold, aggregation=aggregation)
+        return Points.of(statistic, row.ours.runs(pairs), row.baseline.runs(pairs), len(gold), groups)
 
-    def add_to(self, board: Board, row: Row, aggregation: str = "all") -> None:
+    def _add(self, board: Board, row: Row, aggregation: str) -> None:
         """Add the lines of a row: one for each set, and one for their average."""
         quoted, compared = row.quoted or {}, {}
         for name in self.names:
@@ -64,22 +66,18 @@ class Sets:
 
     def board(self, column: str, rows: Iterable[Row], aggregation: str = "all") -> Board:
         """Return the lines of several rows, set by set."""
-        board = Board(["set", column])
+        board, place = Board(["set", column]), {paper.TITLES[name]: i for i, name in enumerate(self.names)}
         for row in rows:
-            self.add_to(board, row, aggregation)
-        board.sort([paper.TITLES[name] for name in self.names])
+            self._add(board, row, aggregation)
+        board.lines.sort(key=lambda line: place.get(line.labels[0], len(place)))  # averages come last
         return board
-
-    def boards(self, column: str, rows: Sequence[Row]) -> dict[str, Board]:
-        """Return a board for each way of aggregating sub-tasks."""
-        return {aggregation: self.board(column, rows, aggregation) for aggregation in ("all", "wmean")}
 
 
 def t2(lab: Lab) -> Result:
     """Table 2: STS-12 to 16."""
     preset, quoted = paper.reference(paper.T2, lab.row)
     sets, rows = Sets(lab, paper.SETS[:5]), all_rows(quoted)
-    boards = sets.boards("similarity", rows)
+    boards = {aggregation: sets.board("similarity", rows, aggregation) for aggregation in _AGGREGATIONS}
     verdicts = [
         f"{row.label}: " + ", ".join(f"{board.verdict(row.label)} (`{name}`)" for name, board in boards.items())
         for row in rows
@@ -96,12 +94,11 @@ def t6(lab: Lab) -> Result:
         for kind in KINDS
     ]
     sets = Sets(lab, paper.SETS)
-    boards = sets.boards("uncertainty", [*rows, *PLAIN_ROWS])
+    boards = {name: sets.board("uncertainty", [*rows, *PLAIN_ROWS], name) for name in _AGGREGATIONS}
     labels = [{kind: f"{kind}, {SPHERE.title}" for kind in KINDS}, {row.label: row.label for row in PLAIN_ROWS}]
     verdicts = [
         f"{kind} (`{name}`): {board.verdict(label)}"
-        for part in labels
-        for name, board in boards.items()
+        for part, (name, board) in product(labels, boards.items())
         for kind, label in part.items()
     ]
     title = "Ablation of the two uncertainties on STS"
@@ -110,11 +107,9 @@ def t6(lab: Lab) -> Result:
 
 def _result(id_: str, title: str, sets: Sets, boards: dict[str, Board], row: str, verdict: str) -> Result:
     about = f"{sets.lab.title}, Spearman x 100, aggregation"
-    return Result(
-        id_, title, [board.grid(row, f"{about} `{name}`") for name, board in boards.items()], verdict,
-        sets.lab.signature(), [*paper.NOTES[id_], *sets.notes],
-        [line for name, board in boards.items() for line in board.numbers(aggregation=name)],
-    )  # fmt: skip
+    grids = [board.grid(row, f"{about} `{name}`") for name, board in boards.items()]
+    numbers = [line for name, board in boards.items() for line in board.numbers(aggregation=name)]
+    return sets.lab.result(id_, title, grids, verdict, sets.notes, numbers)
 
 
 def t10(lab: Lab) -> Result:
@@ -124,13 +119,10 @@ def t10(lab: Lab) -> Result:
     board = sets.board("estimation", [Row(how, reading, quoted=paper.T10[how]) for how, reading in ways.items()])
     quoted = {name: (paper.T10["unified"][name][1], both[1]) for name, both in paper.T10["individual"].items()}
     direct = sets.board("estimation", [Row("unified to individual", SPHERE, unified, quoted)])
-    title = f"{lab.title}, Spearman x 100, Sen2Vec to Sen2Pro ({SPHERE.title})"
-    return Result(
-        "T10", "Individual against unified estimation",
-        [board.grid("BERT-base", title), direct.grid("BERT-base", "The two against each other")],
-        f"individual against unified estimation: {direct.verdict()}", lab.signature(),
-        [*paper.NOTES["T10"], *sets.notes], [*board.numbers(), *direct.numbers()],
-    )  # fmt: skip
+    about = f"{lab.title}, Spearman x 100, Sen2Vec to Sen2Pro ({SPHERE.title})"
+    grids = [board.grid("BERT-base", about), direct.grid("BERT-base", "The two against each other")]
+    title, numbers = "Individual against unified estimation", [*board.numbers(), *direct.numbers()]
+    return lab.result("T10", title, grids, f"{title.lower()}: {direct.verdict()}", sets.notes, numbers)
 
 
 def t3(lab: Lab) -> Result:
@@ -139,21 +131,15 @@ def t3(lab: Lab) -> Result:
     if lab.limit:
         task = task.head(lab.limit)
     preset, quoted = paper.reference(paper.T3, lab.row)
-    rows, runs = all_rows(quoted), {}
-    for reading in dict.fromkeys(reading for row in rows for reading in (row.ours, row.baseline)):
-        runs[reading] = _runs(lab, task, reading)
-    board = Board(["measure", "similarity"])
-    for name in retrieval.MEASURES:
-        for row in rows:
-            ours, baseline = ([run[name] for run in runs[reading]] for reading in (row.ours, row.baseline))
-            points = partial(Points, ours, baseline, len(task.pairs))
-            board.add([name, row.label], points, row.quoted[name] if row.quoted else None)
-    title = f"{lab.title}, x 100, {len(task.pairs)} queries among {len(task.background)} sentences"
-    return Result(
-        "T3", "EvalRank, Sen2Vec (cosine) against Sen2Pro", [board.grid(PRESETS[preset].title, title)],
-        "; ".join(f"{row.label}: {board.verdict(row.label)}" for row in rows), lab.signature(),
-        list(paper.NOTES["T3"]), board.numbers(),
-    )  # fmt: skip
+    rows, board = all_rows(quoted), Board(["measure", "similarity"])
+    readings = {reading for row in rows for reading in (row.ours, row.baseline)}
+    runs = {reading: _runs(lab, task, reading) for reading in readings}
+    for name, row in product(retrieval.MEASURES, rows):
+        points = partial(Points.of, itemgetter(name), runs[row.ours], runs[row.baseline], len(task.pairs))
+        board.add([name, row.label], points, row.quoted[name] if row.quoted else None)
+    about = f"{lab.title}, x 100, {len(task.pairs)} queries among {len(task.background)} sentences"
+    grids, verdict = [board.grid(PRESETS[preset].title, about)], board.verdicts(row.label for row in rows)
+    return lab.result("T3", "EvalRank, Sen2Vec (cosine) against Sen2Pro", grids, verdict, [], board.numbers())
 
 
 def _runs(lab: Lab, task: EvalRank, reading: Reading) -> list[dict[str, Statistic]]:
@@ -191,12 +177,10 @@ def t9(lab: Lab) -> Result:
             ("x, means as they are", retrieval.differences, means, None),
             ("D found, 3CosAdd", retrieval.completed, scaled, None),
         ):
-            ours, baseline = ([mean_statistic(measure(v, where)) for v in runs] for runs in (vectors, plain))
-            points = partial(Points, ours, baseline, len(where))
+            ours, baseline = ([measure(v, where) for v in runs] for runs in (vectors, plain))
+            points = partial(Points.of, mean_statistic, ours, baseline, len(where))
             board.add([titles[name], label], points, said, smaller_is_better=label.startswith("x"))
     on_x, on_d = ([line for line in board.lines if line.labels[1].startswith(first)] for first in "xD")
-    notes = [*paper.NOTES["T9"], *no_data(titles[name] for name in missing)]
-    return Result(
-        "T9", "Analogies, Sen2Vec against Sen2Pro", [board.grid(PRESETS[preset].title, f"{lab.title}, x 100")],
-        f"x: {count_verdicts(on_x)}; D found: {count_verdicts(on_d)}", lab.signature(), notes, board.numbers(),
-    )  # fmt: skip
+    grids, notes = [board.grid(PRESETS[preset].title, f"{lab.title}, x 100")], no_data(titles[n] for n in missing)
+    verdict = f"x: {count_verdicts(on_x)}; D found: {count_verdicts(on_d)}"
+    return lab.result("T9", "Analogies, Sen2Vec against Sen2Pro", grids, verdict, notes, board.numbers())

@@ -7,9 +7,7 @@ from dataclasses import asdict, dataclass
 import numpy as np
 
 from sen2pro.estimation.moments import estimate
-from sen2pro.metrics.charts import Panel, draw
-from sen2pro.metrics.report import Grid, Result
-from sen2pro.paper import numbers as paper
+from sen2pro.metrics.report import Grid, Panel, Result, draw
 from sen2pro.paper.lab import Lab
 from sen2pro.types import Array64
 
@@ -17,6 +15,7 @@ SAMPLE_SIZES = (15, 30, 60, 120, 240, 480, 960)
 DIMENSIONS = (16, 32, 64, 128, 256, 512, 1024)
 FACTORS = (0.01, 0.1, 0.5, 0.9, 0.99, 1.01, 1.1, 2.0, 5.0, 10.0, 30.0, 100.0)
 COUNTS = (3, 5, 15, 50)
+_K = 384  # dimensions
 _SIGNATURE = "simulation|trials:{}|seed:0"
 
 
@@ -30,7 +29,7 @@ class Rates:
     exponent_k: float  # that of log k; the theorem: at most 0.5, in the limit of many samples
 
 
-def theorem_1(trials: int = 100, seed: int = 0, k: int = 384, n: int = 1000) -> Rates:
+def theorem_1(trials: int = 100, n: int = 1000) -> Rates:
     """Simulate Theorem 1: the error falls like n^-1/2 and grows at most like (log k)^1/2.
 
     Variances are drawn from [0.5, 1], so that the largest eigenvalue stays bounded, as the theorem asks.
@@ -39,7 +38,7 @@ def theorem_1(trials: int = 100, seed: int = 0, k: int = 384, n: int = 1000) -> 
     >>> -0.6 < rates.exponent_n < -0.4
     True
     """
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
 
     def error(n: int, k: int) -> float:
         truth = rng.uniform(0.5, 1.0, k)
@@ -49,11 +48,11 @@ def theorem_1(trials: int = 100, seed: int = 0, k: int = 384, n: int = 1000) -> 
     def slope(x: Array64, errors: dict[int, float]) -> float:
         return float(np.polyfit(x, np.log(list(errors.values())), 1)[0])
 
-    by_n, by_k = {size: error(size, k) for size in SAMPLE_SIZES}, {dim: error(n, dim) for dim in DIMENSIONS}
+    by_n, by_k = {size: error(size, _K) for size in SAMPLE_SIZES}, {dim: error(n, dim) for dim in DIMENSIONS}
     return Rates(by_n, by_k, slope(np.log([*by_n]), by_n), slope(np.log(np.log([*by_k])), by_k))
 
 
-def theorem_2(trials: int = 500, seed: int = 0, k: int = 384, n: int = 15) -> dict[float, float]:
+def theorem_2(trials: int = 500, n: int = 15) -> dict[float, float]:
     """Simulate Theorem 2: KL(truth, Sen2Pro) < KL(truth, Sen2Vec) when eps < det(variance)^(1/k) / e.
 
     The truth is a diagonal Gaussian, Sen2Pro its estimate from n samples, Sen2Vec one of these samples with variance
@@ -62,16 +61,16 @@ def theorem_2(trials: int = 500, seed: int = 0, k: int = 384, n: int = 15) -> di
     >>> theorem_2(trials=20)[0.5]
     1.0
     """
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     holds = dict.fromkeys(FACTORS, 0)
     for _ in range(trials):
-        mean, variance = rng.normal(size=k), np.exp(rng.normal(size=k))
-        samples = mean + np.sqrt(variance) * rng.normal(size=(n, k))
+        mean, variance = rng.normal(size=_K), np.exp(rng.normal(size=_K))
+        samples = mean + np.sqrt(variance) * rng.normal(size=(n, _K))
         estimated_mean, estimated = estimate(samples)
         bound = np.exp(np.log(estimated).mean() - 1)
         ours = kl(mean, variance, estimated_mean, estimated)
         for factor in FACTORS:
-            holds[factor] += bool(ours < kl(mean, variance, samples[0], np.full(k, factor * bound)))
+            holds[factor] += bool(ours < kl(mean, variance, samples[0], np.full(_K, factor * bound)))
     return {factor: count / trials for factor, count in holds.items()}
 
 
@@ -94,26 +93,18 @@ def th1(lab: Lab) -> Result:
         Grid([name, *map(str, errors)], [["error", *(f"{error:.3f}" for error in errors.values())]], fixed)
         for name, errors, fixed in (("samples n", rates.by_n, "k = 384"), ("dimensions k", rates.by_k, "n = 1000"))
     ]
-    verdict = (
-        f"the error falls like n^{rates.exponent_n:.2f} (theorem: -0.50) and grows like (log k)^{rates.exponent_k:.2f} "
-        "(theorem: at most 0.50 in the limit)"
-    )
-    notes = [
-        *paper.NOTES["Th1"],
+    of_n, of_k = f"n^{rates.exponent_n:.2f}", f"(log k)^{rates.exponent_k:.2f}"
+    verdict = f"the error falls like {of_n} (theorem: -0.50) and grows like {of_k} (theorem: at most 0.50 in the limit)"
+    note = (
         f"Median over {trials} trials of the largest error of a variance. At finite n and k the maximum of k such "
-        "errors grows a little faster than (log k)^0.5, the rate of its limit; it stays far below log k.",
-    ]
+        "errors grows a little faster than (log k)^0.5, the rate of its limit; it stays far below log k."
+    )
     numbers = [{name.replace("_", " "): value for name, value in asdict(rates).items()}]
-    series = {
-        f"by n: n^{rates.exponent_n:.2f}": list(rates.by_n.items()),
-        f"by k: (log k)^{rates.exponent_k:.2f}": list(rates.by_k.items()),
-    }
+    series = {f"by n: {of_n}": list(rates.by_n.items()), f"by k: {of_k}": list(rates.by_k.items())}
     axes = "samples n, or dimensions k", "median of the largest error of a variance"
-    figure = draw(Panel(series, *axes, scales=("log", "log")))
-    return Result(
-        "Th1", "Error of the diagonal estimator", grids, verdict, _SIGNATURE.format(trials), notes, numbers,
-        {"rates": figure},
-    )  # fmt: skip
+    figures, signature = {"rates": draw(Panel(series, *axes, scales=("log", "log")))}, _SIGNATURE.format(trials)
+    title = "Error of the diagonal estimator"
+    return lab.result("Th1", title, grids, verdict, [note], numbers, figures=figures, signature=signature)
 
 
 def th2(lab: Lab) -> Result:
@@ -125,7 +116,7 @@ def th2(lab: Lab) -> Result:
     below = {n: min(share for factor, share in curve.items() if factor < 1) for n, curve in shares.items()}
     above = {n: min(share for factor, share in curve.items() if factor > 1) for n, curve in shares.items()}
     smallest = "; ".join(f"{n} samples {below[n]:.2f} and {above[n]:.2f}" for n in shares)
-    notes = list(paper.NOTES["Th2"])
+    notes = []
     if failing := ", ".join(str(n) for n in shares if below[n] < 1):
         poor = "the theorem leaves out how poor an estimate of the variances can be"
         notes.append(f"With {failing} samples the inequality fails even below the bound: {poor}.")
@@ -135,9 +126,12 @@ def th2(lab: Lab) -> Result:
     numbers = [{"samples": n, "share": {str(f): s for f, s in curve.items()}} for n, curve in shares.items()]
     series = {f"{n} samples": list(curve.items()) for n, curve in shares.items()}
     axes = "ε as a multiple of the theorem's bound", "share of trials where Sen2Pro is closer"
-    figure = draw(Panel(series, *axes, at=1, scales=("log", "linear")))
-    return Result(
-        "Th2", "KL(truth, Sen2Pro) < KL(truth, Sen2Vec)", [grid],
-        f"smallest share below the bound and above it: {smallest}", _SIGNATURE.format(trials), notes, numbers,
-        {"shares": figure},
-    )  # fmt: skip
+    figures, signature = (
+        {"shares": draw(Panel(series, *axes, at=1, scales=("log", "linear")))},
+        _SIGNATURE.format(trials),
+    )
+    title, verdict = (
+        "KL(truth, Sen2Pro) < KL(truth, Sen2Vec)",
+        f"smallest share below the bound and above it: {smallest}",
+    )
+    return lab.result("Th2", title, [grid], verdict, notes, numbers, figures=figures, signature=signature)
