@@ -264,7 +264,7 @@ def test_two_threads_give_the_bits_of_one(minilm):
         torch.set_num_threads(before)
 
 
-HEAVY = ("transformers", "sentence_transformers", "sklearn", "huggingface_hub", "scipy.spatial", "pandas")
+HEAVY = ("transformers", "sentence_transformers", "sklearn", "huggingface_hub", "scipy.spatial")
 
 
 @pytest.mark.parametrize(

@@ -61,7 +61,7 @@ class Encoder(Parts):
         self.pooling, self.precision = settings.pooling, settings.precision
         self.rate = settings.dropout  # in place of the network's own rates of dropout
         self._hashed: tuple[int, str] = (-1, "")
-        self._loading = threading.Lock()
+        self._loading = threading.RLock()
         self._library: Library | None = None
         if isinstance(self.model, Library):
             self._take(self.model)

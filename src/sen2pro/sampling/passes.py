@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from itertools import chain, islice
@@ -71,15 +71,11 @@ def _batches(
         yield batch
 
 
-def _in_threads(run: Callable[[list[int]], Any], batches: Iterable[list[int]]) -> Iterator[Any]:
+def _in_threads(run: Callable[[list[int]], Any], batches: Iterator[list[int]]) -> Iterator[Any]:
     """Run batches side by side, each on a thread of its own: two threads on one product lose a tenth of their time."""
-    first = list(islice(batches, 2))
-    threads = torch.get_num_threads()
-    return (
-        map(run, first)
-        if len(first) < 2 or threads < 2
-        else _pool(threads, os.getpid()).map(run, chain(first, batches))
-    )
+    first, threads = list(islice(batches, 2)), torch.get_num_threads()
+    every = chain(first, batches)
+    return _pool(threads, os.getpid()).map(run, every) if threads > 1 and len(first) > 1 else map(run, every)
 
 
 @lru_cache(maxsize=1)
