@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics import precision_recall_fscore_support
 
-from sen2pro.errors import Sen2ProError
 from sen2pro.metrics import probabilities as metrics
 from sen2pro.metrics.report import Grid, Result, to_json, to_markdown
 from sen2pro.pictures import BLUE, GREY, single
@@ -77,8 +76,6 @@ def _interval(share: float, n: int) -> str:
 def write(result: Result, folder: str | Path) -> list[Path]:
     """Write a result as JSON, Markdown, PNG and SVG; return the files."""
     target = Path(folder)
-    if target.exists() and not target.is_dir():
-        raise Sen2ProError(f"{target} is not a folder")
     target.mkdir(parents=True, exist_ok=True)
     written = [target / f"{result.id}.json", target / f"{result.id}.md"]
     written[0].write_text(json.dumps(to_json(result), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
