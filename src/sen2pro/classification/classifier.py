@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from numbers import Real
 from pathlib import Path
 from typing import Any
@@ -269,13 +270,12 @@ def load_encoder(
     """Load a model; the method `auto` is one pass where there is a head for it, else sampling."""
     if not isinstance(model, Sen2Pro):
         settings: dict[str, Any] = {"uncertainty": uncertainty, "seed": seed}
-        if method in ("auto", "one-pass"):
-            try:
+        if method == "auto":
+            with suppress(HeadMissing):
                 return Sen2Pro(str(model), method="one-pass", **settings)
-            except HeadMissing:
-                if method == "one-pass":
-                    raise
-        model = Sen2Pro(str(model), method="sampling" if method == "auto" else method, samples=samples, **settings)
+            method = "sampling"
+        number = None if method == "one-pass" else samples
+        model = Sen2Pro(str(model), method=method, samples=number, **settings)
     if model.depends_on_batch:
         raise HeadMissing(
             f"there is no head for {model.encoder.name} to shrink towards, and without one a sentence's class would "

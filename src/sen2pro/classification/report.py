@@ -35,12 +35,15 @@ def evaluate_on(
     """Return tables of the measures and of each class, and the pictures if wanted, with `name` above them."""
     scores, names, predicted = metrics.evaluate(probabilities, truth), list(map(str, classes)), probabilities.argmax(1)
     table = metrics.confusion(predicted, truth, len(names))
-    surest, answered = scores.accuracy_of_answered, max(1, round(metrics.ANSWERED * scores.n))
+    answered = max(1, round(metrics.ANSWERED * scores.n))
     measures = [
-        ["accuracy", f"{scores.accuracy:.4f}", _interval(scores.accuracy, scores.n)],
-        ["accuracy of the surest 80 %", f"{surest:.4f}", _interval(surest, answered)],
-        ["log-loss", f"{scores.log_loss:.4f}", ""],
-        ["expected calibration error", f"{scores.calibration_error:.4f}", ""],
+        [measure, f"{value:.4f}", "[{:.4f}, {:.4f}]".format(*metrics.interval(value, n)) if n else ""]
+        for measure, value, n in (
+            ("accuracy", scores.accuracy, scores.n),
+            ("accuracy of the surest 80 %", scores.accuracy_of_answered, answered),
+            ("log-loss", scores.log_loss, 0),
+            ("expected calibration error", scores.calibration_error, 0),
+        )
     ]
     precision, recall, f1, of_class = precision_recall_fscore_support(
         truth, predicted, labels=range(len(names)), zero_division=0
@@ -67,10 +70,6 @@ def evaluate_on(
     grids = [Grid(["measure", "value", "95 %"], measures), Grid(["class", "n", *each], by_class)]
     title, verdict = f"{scores.n} sentences, {len(names)} classes", f"{scores.accuracy:.1%} right"
     return Result("classification", title, grids, verdict, signature, [_NOTE], [numbers], figures)
-
-
-def _interval(share: float, n: int) -> str:
-    return "[{:.4f}, {:.4f}]".format(*metrics.interval(share, n))
 
 
 def write(result: Result, folder: str | Path) -> list[Path]:
