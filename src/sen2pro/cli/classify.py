@@ -74,26 +74,23 @@ class LabelledSource(Source):
         counts = Counter(map(str, labels))
         if len(counts) < 2:
             raise self._wrong("", f"all {len(labels)} labels are {labels[0]!r}; it takes two classes to tell apart")
-        single = [self.labels[name] for name, count in counts.items() if count == 1]
-        if choose and single:
-            raise self._refused(
-                "class", single, "has one example",
-                "settings are chosen by cross-validation, which takes at least 2 of each class: add one, leave the "
-                "class out, or give a file to choose by with --validation",
-            )  # fmt: skip
+        single = [name for name, count in counts.items() if count == 1 and choose]
+        why = "settings are chosen by cross-validation, which takes at least 2 of each class"
+        remedy = "add one, leave the class out, or give a file to choose by with --validation"
+        self._refuse(single, "class", "has one example", f"{why}: {remedy}")
 
     def check_known(self, classes: Collection[str]) -> None:
         """Refuse labels that are none of the classes."""
-        unknown = [label for name, label in self.labels.items() if name not in classes]
-        if unknown:
-            known = f"the classes are: {some(list(classes))}"
-            remedy = "Correct it, leave such rows out, or train with examples of it"
-            raise self._refused("label", unknown, "was never seen in training", f"{known}. {remedy}")
+        unknown = [name for name in self.labels if name not in classes]
+        remedy = "Correct it, leave such rows out, or train with examples of it"
+        known = f"the classes are: {some(list(classes))}. {remedy}"
+        self._refuse(unknown, "label", "was never seen in training", known)
 
-    def _refused(self, kind: str, labels: list[Label], what: str, remedy: str) -> Sen2ProError:
-        (first, place), *more = labels
-        others = f" (also: {some([value for value, _ in more])})" if more else ""
-        return self._wrong(place, f"{kind} {first!r} {what}{others}; {remedy}")
+    def _refuse(self, names: list[str], kind: str, what: str, remedy: str) -> None:
+        if names:
+            (first, place), *more = [self.labels[name] for name in names]
+            others = f" (also: {some([value for value, _ in more])})" if more else ""
+            raise self._wrong(place, f"{kind} {first!r} {what}{others}; {remedy}")
 
     def _from_row(self, place: str, row: dict[str, Any]) -> Record:
         self._column(list(row), place)
