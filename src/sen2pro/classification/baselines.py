@@ -1,13 +1,15 @@
 """What the classifier is compared with: logistic regression on plain vectors, the paper's Sen2Vec, and SetFit."""
 
-from __future__ import annotations
-
+import copy
+import tempfile
 from collections.abc import Sequence
 from importlib.metadata import version
 from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import StratifiedKFold, cross_val_predict
 
 from sen2pro.errors import Sen2ProError
 from sen2pro.metrics.probabilities import accuracy, log_loss
@@ -35,9 +37,6 @@ def logistic_regression(
 
     Both are measured on the validation set, as in the paper, or by cross-validation.
     """
-    from sklearn.linear_model import LogisticRegression
-    from sklearn.model_selection import StratifiedKFold, cross_val_predict
-
     models = [LogisticRegression(C=C, max_iter=5000) for C in C_VALUES]
     if validation is None:
         truth, number = labels, min(5, int(np.bincount(labels).min()))
@@ -66,12 +65,8 @@ def setfit(
     `steps`. (Its default is now all pairs: 18,000 for ten examples of 14 classes.) Minutes to an hour without a GPU.
     """
     setfit_name()  # raises an error if SetFit is not installed
-    import copy
-    import tempfile
-
     from datasets import Dataset
     from setfit import SetFitModel, Trainer, TrainingArguments
-    from sklearn.linear_model import LogisticRegression
 
     with tempfile.TemporaryDirectory() as folder:
         trainer = Trainer(

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from sen2pro.errors import Sen2ProError
@@ -39,8 +41,6 @@ class Checkpoint:
 
     def record(self, epoch: int, loss: float) -> None:
         """Note the loss after an epoch; the file is replaced at once, so that a kill leaves the old one or the new."""
-        from safetensors.torch import save_file
-
         self.epoch = epoch
         if loss < self.best_loss:
             self.best_epoch, self.best_loss, self._best = epoch, loss, self._weights()
@@ -62,9 +62,6 @@ class Checkpoint:
 
     def resume(self) -> bool:
         """Go on from the file, if there is one; a file that does not belong to this network is refused."""
-        from safetensors import SafetensorError
-        from safetensors.torch import load_file
-
         if self.path is None or not self.path.is_file():
             return False
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from numbers import Real
 from pathlib import Path
 from typing import Any
@@ -41,15 +42,15 @@ class Sen2ProClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
     A linear head is fitted on the Gaussians of a frozen encoder, in seconds. It is trained, and it predicts, on
     average over each sentence's distribution. Whatever is not given is chosen by cross-validation.
 
+    After `fit`, `classes_` has the sorted labels, `choice_` what was chosen, with its log-loss and accuracy on rows not
+    trained on, and `settings_` the settings in use (those of `set_params` count from the next fit on).
+
     Parameters
     ----------
     model
         Hub id or folder of the encoder, or a `Sen2Pro`, whose own settings then count.
-    method
-        `one-pass`, `sampling` or `shrinkage` as for `Sen2Pro`; `auto` is one pass where the model has a head, else
-        sampling.
-    samples, uncertainty
-        As for `Sen2Pro`; samples count only where something is sampled.
+    method, samples, uncertainty
+        As for `Sen2Pro`; the method `auto` is one pass where the model has a head, else sampling.
     features
         `mean`, or the paper's concatenation `mean+variance`; `auto` takes the simplest that is as good as the best.
     head
@@ -61,17 +62,6 @@ class Sen2ProClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         Makes the result reproducible.
     finetune
         Train the encoder too: True, or a `FineTuning` that says how. Minutes to hours.
-
-    Attributes
-    ----------
-    classes_
-        The labels, sorted.
-    choice_
-        What was chosen, with its log-loss and accuracy on rows that were not trained on.
-    settings_
-        The settings that it was fitted with; those of `set_params` count from the next fit on.
-    n_features_in_
-        Dimensions of a Gaussian.
 
     Examples
     --------
@@ -107,17 +97,10 @@ class Sen2ProClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
     def fit(
         self, X: Sentences, y: Answers, *, validation: Labelled | None = None, show_progress_bar: Show = None
     ) -> Sen2ProClassifier:
-        """Learn from sentences (or their Gaussians) and their labels.
+        """Learn from sentences (or their Gaussians) and their labels: texts, whole numbers or truth values.
 
-        Parameters
-        ----------
-        X, y
-            Sentences and labels (texts, whole numbers or truth values), as many of each.
-        validation
-            Further sentences and labels to choose by. Without them, settings are chosen by cross-validation, or to
-            train the encoder, on a part of X.
-        show_progress_bar
-            As for `Sen2Pro.encode`.
+        `validation` has further sentences and labels to choose by. Without them, settings are chosen by
+        cross-validation, or to train the encoder, on a part of X. The progress bar is that of `Sen2Pro.encode`.
         """
         choices, settings = self._checked_settings(), self.get_params(deep=False)
         sentences = _checked(X)
@@ -241,16 +224,11 @@ class Sen2ProClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
 
     @classmethod
     def load(cls, folder: str | Path, *, model: str | Path | Sen2Pro | None = None) -> Sen2ProClassifier:
-        """Read what `save` wrote.
+        """Read what `save` wrote. The folder may come from anyone: no code of it is run, and nothing is fetched for it.
 
-        Parameters
-        ----------
-        folder
-            Numbers and plain settings, which may come from anyone: no code of it is run, and nothing is fetched for it.
-        model
-            The encoder that it was trained with, by name, as a folder or as a `Sen2Pro`. Leave it out for the default
-            model, and for a fine-tuned encoder, which is in the folder. A folder may not choose where any other weights
-            come from; the error names the model that you need.
+        `model` is the encoder that it was trained with: its name, its folder or a `Sen2Pro`. Leave it out for the
+        default model, and for a fine-tuned encoder, which is in the folder. A folder may not choose where any other
+        weights come from; the error names the model that you need.
         """
         return saving.load(cls, check_path(folder), model)
 
@@ -292,13 +270,12 @@ def load_encoder(
     """Load a model; the method `auto` is one pass where there is a head for it, else sampling."""
     if not isinstance(model, Sen2Pro):
         settings: dict[str, Any] = {"uncertainty": uncertainty, "seed": seed}
-        if method in ("auto", "one-pass"):
-            try:
+        if method == "auto":
+            with suppress(HeadMissing):
                 return Sen2Pro(str(model), method="one-pass", **settings)
-            except HeadMissing:
-                if method == "one-pass":
-                    raise
-        model = Sen2Pro(str(model), method="sampling" if method == "auto" else method, samples=samples, **settings)
+            method = "sampling"
+        number = None if method == "one-pass" else samples
+        model = Sen2Pro(str(model), method=method, samples=number, **settings)
     return model
 
 

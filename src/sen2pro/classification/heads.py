@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.optimize import minimize
 
 from sen2pro.gaussian import Gaussian
 from sen2pro.types import Array64, Labels
@@ -89,8 +90,6 @@ def fit(
 
     Where the noise is far greater than the spread of the features, there may be several minima.
     """
-    from scipy.optimize import minimize
-
     penalty = 1 / (C * len(design))
     if head == "sampled":
         design, labels = _noisy(design, labels, seed)

@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics import precision_recall_fscore_support
 
-from sen2pro.errors import Sen2ProError
 from sen2pro.metrics import probabilities as metrics
 from sen2pro.metrics.report import Grid, Result, to_json, to_markdown
 from sen2pro.pictures import BLUE, GREY, single
@@ -36,12 +35,15 @@ def evaluate_on(
     """Return tables of the measures and of each class, and the pictures if wanted, with `name` above them."""
     scores, names, predicted = metrics.evaluate(probabilities, truth), list(map(str, classes)), probabilities.argmax(1)
     table = metrics.confusion(predicted, truth, len(names))
-    surest, answered = scores.accuracy_of_answered, max(1, round(metrics.ANSWERED * scores.n))
+    answered = max(1, round(metrics.ANSWERED * scores.n))
     measures = [
-        ["accuracy", f"{scores.accuracy:.4f}", _interval(scores.accuracy, scores.n)],
-        ["accuracy of the surest 80 %", f"{surest:.4f}", _interval(surest, answered)],
-        ["log-loss", f"{scores.log_loss:.4f}", ""],
-        ["expected calibration error", f"{scores.calibration_error:.4f}", ""],
+        [measure, f"{value:.4f}", "[{:.4f}, {:.4f}]".format(*metrics.interval(value, n)) if n else ""]
+        for measure, value, n in (
+            ("accuracy", scores.accuracy, scores.n),
+            ("accuracy of the surest 80 %", scores.accuracy_of_answered, answered),
+            ("log-loss", scores.log_loss, 0),
+            ("expected calibration error", scores.calibration_error, 0),
+        )
     ]
     precision, recall, f1, of_class = precision_recall_fscore_support(
         truth, predicted, labels=range(len(names)), zero_division=0
@@ -70,15 +72,9 @@ def evaluate_on(
     return Result("classification", title, grids, verdict, signature, [_NOTE], [numbers], figures)
 
 
-def _interval(share: float, n: int) -> str:
-    return "[{:.4f}, {:.4f}]".format(*metrics.interval(share, n))
-
-
 def write(result: Result, folder: str | Path) -> list[Path]:
     """Write a result as JSON, Markdown, PNG and SVG; return the files."""
     target = Path(folder)
-    if target.exists() and not target.is_dir():
-        raise Sen2ProError(f"{target} is not a folder")
     target.mkdir(parents=True, exist_ok=True)
     written = [target / f"{result.id}.json", target / f"{result.id}.md"]
     written[0].write_text(json.dumps(to_json(result), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

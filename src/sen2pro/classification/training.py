@@ -185,17 +185,14 @@ class Trainer:
         encoder, prompt = self.model.encoder, self.model.encoder.prompt(None, None)
         if source == "data":
             texts = [edit(encoder.seen(text, prompt), self.model.vocabulary, seed, number) for text in texts]
-        tokens = encoder.tokens([prompt + text for text in texts])
-        order = list(range(len(tokens)))
-        batches = [order]
-        if not encoder.may_pad:  # a network that looks at padding takes sentences of one length
-            order.sort(key=lambda row: len(tokens[row]))
-            batches = [list(rows) for _, rows in groupby(order, key=lambda row: len(tokens[row]))]
-        parts = []
-        for rows in batches:
-            numbers = [number] * len(rows) if source == "model" else None
+        tokens, skipped = encoder.tokens([prompt + text for text in texts]), encoder.prompt_length(prompt)
+        # A network that looks at padding takes sentences of one length.
+        lengths = [0 if encoder.may_pad else len(each) for each in tokens]
+        order, parts = sorted(range(len(tokens)), key=lengths.__getitem__), []
+        for _, rows in groupby(order, key=lengths.__getitem__):
+            batch = [tokens[row] for row in rows]
+            numbers = [number] * len(batch) if source == "model" else None
             with torch.autocast(encoder.device.type, torch.bfloat16, enabled=encoder.device.type == "cuda"):
-                batch, skipped = [tokens[row] for row in rows], encoder.prompt_length(prompt)
                 parts.append(encoder.forward(batch, numbers, seed, skipped, gradient=True).float())
         vectors = torch.cat(parts)[np.argsort(order)]
         return nn.functional.normalize(vectors, dim=1) if self.model.normalize else vectors
@@ -205,8 +202,8 @@ class Trainer:
         vectors = [self.model.sen2vec(part.texts) for part in (train, judges)]
         points = [Gaussian(each, np.zeros_like(each)) for each in vectors]
         fold = Fold(points[0], train.labels, points[1], judges.labels)
-        choices: dict[str, Any] = {"features": ("mean",), "heads": ("expected",), "c_values": C_VALUES}
-        return float(choose([fold], classes, **choices, seed=self.seed).losses.mean())
+        best = choose([fold], classes, features=("mean",), heads=("expected",), c_values=C_VALUES, seed=self.seed)
+        return float(best.losses.mean())
 
     def _checkpoint(self, train: Part, judges: Part) -> Checkpoint:
         """Return the state of this run; it has a name of its own."""
@@ -299,14 +296,11 @@ def _evenly(rows: NDArray[np.int64], most: int) -> NDArray[np.int64]:
 
 def _own_copy(classifier: Sen2ProClassifier) -> tuple[Sen2Pro, bool]:
     """Return a model whose network may be changed, and whether it shall encode in one pass; the user's own stays."""
-    given = classifier.model
-    method = given.method if isinstance(given, Sen2Pro) else classifier.method
+    given, method = classifier.model, getattr(classifier.model, "method", classifier.method)
     if method == "shrinkage":
         raise Sen2ProError("method='shrinkage' cannot be fine-tuned; use 'auto' or 'sampling'")
-    model = given
-    if not isinstance(model, Sen2Pro):
-        how = {name: getattr(classifier, name) for name in ("samples", "uncertainty", "seed")}
-        model = Sen2Pro(str(given), **how)
+    how = {name: getattr(classifier, name) for name in ("samples", "uncertainty", "seed")}
+    model = given if isinstance(given, Sen2Pro) else Sen2Pro(str(given), **how)
     if model.whitening or model.encoder.truncate_dim:
         raise Sen2ProError("an encoder with a whitening or with cut dimensions cannot be fine-tuned")
     if model is given:

@@ -3,6 +3,7 @@
 import logging
 import os
 import sys
+from importlib import import_module
 from typing import Annotated, Any
 
 import typer
@@ -10,23 +11,14 @@ from typer import Option
 from typer.core import TyperGroup
 
 from sen2pro import __version__
-from sen2pro.cli import (
-    calibrate,
-    classify,
-    compare,
-    data,
-    demo,
-    distill,
-    encode,
-    info,
-    match,
-    reproduce,
-    score,
-    show,
-    specificity,
-)  # fmt: skip
+from sen2pro.cli import classify, data
 from sen2pro.cli.terminal import Console, in_flags, stopping_cleanly
 from sen2pro.errors import Sen2ProError
+
+# In the order of the help; each is a function in the module of its name.
+_COMMANDS = (
+    "specificity", "compare", "calibrate", "match", "encode", "show", "demo", "distill", "score", "reproduce", "info",
+)  # fmt: skip
 
 
 class Group(TyperGroup):
@@ -80,11 +72,8 @@ def _root(
 ) -> None: ...
 
 
-for _command in (
-    specificity.specificity, compare.compare, calibrate.calibrate, match.match, encode.encode, show.show, demo.demo,
-    distill.distill, score.score, reproduce.reproduce, info.info,
-):  # fmt: skip
-    app.command()(_command)
+for _name in _COMMANDS:
+    app.command()(getattr(import_module(f"sen2pro.cli.{_name}"), _name))
 app.add_typer(data.app, name="data")
 app.add_typer(classify.app, name="classify")
 

@@ -8,8 +8,9 @@ import math
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
+from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option, Typer
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from sen2pro.classification import Sen2ProClassifier
     from sen2pro.types import Array64
 
+Label = tuple[str | int, str]  # and where it stands first
 _CHUNK = 256  # sentences in memory at once
 _MEANING = {
     "mean": "the centre of each sentence's distribution",
@@ -46,13 +48,6 @@ _Encoder = Annotated[
 app = Typer(no_args_is_help=True, rich_markup_mode=None, help="Classify sentences from a handful of labelled ones.")
 
 
-class Label(NamedTuple):
-    """A label, and where it stands first."""
-
-    value: str | int
-    place: str
-
-
 class LabelledSource(Source):
     """Sentences with their labels as ids; `labels` has each label that was read, by its text.
 
@@ -71,30 +66,30 @@ class LabelledSource(Source):
         records = list(self)
         if not records:
             raise _nothing_in(self)
-        return [record.text for record in records], [self.labels[str(record.id)].value for record in records]
+        return [record.text for record in records], [self.labels[str(record.id)][0] for record in records]
 
     def check_classes(self, labels: Sequence[str | int], *, choose: bool) -> None:
         """Refuse labels from which nothing can be learned: one class, or one example where settings are chosen."""
         counts = Counter(map(str, labels))
         if len(counts) < 2:
             raise self._wrong("", f"all {len(labels)} labels are {labels[0]!r}; it takes two classes to tell apart")
-        single = [self.labels[name] for name, count in counts.items() if count == 1]
-        if choose and single:
-            why = "settings are chosen by cross-validation, which takes at least 2 of each class"
-            remedy = "add one, leave the class out, or give a file to choose by with --validation"
-            raise self._refused("class", single, "has one example", f"{why}: {remedy}")
+        single = [name for name, count in counts.items() if count == 1 and choose]
+        why = "settings are chosen by cross-validation, which takes at least 2 of each class"
+        remedy = "add one, leave the class out, or give a file to choose by with --validation"
+        self._refuse(single, "class", "has one example", f"{why}: {remedy}")
 
     def check_known(self, classes: Collection[str]) -> None:
         """Refuse labels that are none of the classes."""
-        unknown = [label for name, label in self.labels.items() if name not in classes]
-        if unknown:
-            remedy = "Correct it, leave such rows out, or train with examples of it"
-            known = f"the classes are: {some(list(classes))}. {remedy}"
-            raise self._refused("label", unknown, "was never seen in training", known)
+        unknown = [name for name in self.labels if name not in classes]
+        remedy = "Correct it, leave such rows out, or train with examples of it"
+        known = f"the classes are: {some(list(classes))}. {remedy}"
+        self._refuse(unknown, "label", "was never seen in training", known)
 
-    def _refused(self, kind: str, labels: list[Label], what: str, remedy: str) -> Sen2ProError:
-        others = f" (also: {some([label.value for label in labels[1:]])})" if labels[1:] else ""
-        return self._wrong(labels[0].place, f"{kind} {labels[0].value!r} {what}{others}; {remedy}")
+    def _refuse(self, names: list[str], kind: str, what: str, remedy: str) -> None:
+        if names:
+            (first, place), *more = [self.labels[name] for name in names]
+            others = f" (also: {some([value for value, _ in more])})" if more else ""
+            raise self._wrong(place, f"{kind} {first!r} {what}{others}; {remedy}")
 
     def _from_row(self, place: str, row: dict[str, Any]) -> Record:
         self._column(list(row), place)
@@ -104,11 +99,11 @@ class LabelledSource(Source):
             raise self._wrong(place, f"there is no label in column {name!r}; leave the row out")
         if not isinstance(label, (str, int)) or (isinstance(label, int) and abs(label) >= 1 << 63):
             raise self._wrong(place, f"the label is neither a text nor a whole number of 64 bits but {shown(label)}")
-        first = next(iter(self.labels.values()), Label(label, place))
-        if type(label) is not type(first.value):
-            both = f"{label!r} here, {first.value!r} on {first.place}"
+        first, where = next(iter(self.labels.values()), (label, place))
+        if type(label) is not type(first):
+            both = f"{label!r} here, {first!r} on {where}"
             raise self._wrong(place, f"labels of mixed types: {both}; turn all into texts or all into whole numbers")
-        self.labels.setdefault(str(label), Label(label, place))
+        self.labels.setdefault(str(label), (label, place))
         return super()._from_row(place, {**row, name: label})
 
 
@@ -157,13 +152,12 @@ def train(
         other = LabelledSource(validation, column, label_column, longest_line=longest_line)
         held_out = other.read()
         other.check_known(source.labels)
-        held_out = held_out[0], [source.labels[str(name)].value for name in held_out[1]]  # of the type to train on
+        held_out = held_out[0], [source.labels[str(name)][0] for name in held_out[1]]  # of the type to train on
     from sen2pro.classification import FineTuning, Sen2ProClassifier
     from sen2pro.classification.training import FEWEST_JUDGES
 
     checkpoints = Path(f"{folder}.checkpoints")  # beside the folder: a killed run can be started again as it was
-    how = {} if epochs is None else {"epochs": epochs}
-    training = FineTuning(checkpoints=str(checkpoints), **how) if finetune else False
+    training = FineTuning(epochs=epochs, checkpoints=str(checkpoints)) if finetune else False
     with options.notes() as gathered:
         classifier = Sen2ProClassifier(
             **settings, method=method, features=features, head=loss, C=C, finetune=training
@@ -238,26 +232,26 @@ def predict(
     probability; it appears under its name only when it is complete.
     """
     path = options.check_output(output, (".csv", ".tsv", ".jsonl"), [input], overwrite=overwrite)
-    suffix, total = path.suffix.lower(), 0
+    suffix, total, ids = path.suffix.lower(), 0, id_column is not None
     source = Source(input, column, id_column, skip_blank=skip_blank, longest_line=longest_line)
     classifier, predicted = _load(folder, model, source)
     classes = classifier.classes_.tolist()
-    names = [*(["id"] if id_column is not None else []), "text", "label", "probability"]
+    names = [*(["id"] if ids else []), "text", "label", "probability"]
     with options.notes() as gathered, replacing(path) as part, part.open("w", encoding="utf-8", newline="") as file:
-        table = csv.writer(file, delimiter="\t" if suffix == ".tsv" else ",", lineterminator="\n")
+        table = csv.DictWriter(file, names, delimiter="\t" if suffix == ".tsv" else ",", lineterminator="\n")
         if suffix != ".jsonl":
-            table.writerow(names)
+            table.writeheader()
         for chunk, probabilities in predicted:
             total += len(chunk)
             for record, row in zip(chunk, probabilities.tolist(), strict=True):
-                best = max(range(len(row)), key=row.__getitem__)
-                fields = [*([record.id] if id_column is not None else []), record.text, classes[best]]
+                label, best = max(zip(classes, row, strict=True), key=itemgetter(1))
+                line = {**({"id": record.id} if ids else {}), "text": record.text, "label": label}
                 if suffix != ".jsonl":
-                    table.writerow([*fields, f"{row[best]:.6f}"])
+                    table.writerow({**line, "probability": f"{best:.6f}"})
                     continue
-                each = {label: round(p, 6) for label, p in zip(classes, row, strict=True)}
-                line = dict(zip(names, [*fields, each[classes[best]]], strict=True))
-                file.write(json.dumps({**line, "probabilities": each}, ensure_ascii=False) + "\n")
+                each = {name: round(p, 6) for name, p in zip(classes, row, strict=True)}
+                line |= {"probability": each[label], "probabilities": each}
+                file.write(json.dumps(line, ensure_ascii=False) + "\n")
     Console().say(f"{total} sentence{'s' * (total != 1)} -> {output}")
     options.report(options.together(gathered, total), classifier.signature_)
 

@@ -1,5 +1,6 @@
 """`sen2pro compare`: two sentences side by side."""
 
+import warnings
 from typing import Annotated, Any
 
 from typer import Argument, Option
@@ -27,13 +28,14 @@ def compare(
     with options.notes() as gathered:
         model = options.load(**settings)
         try:
-            answer, missing = model.compare(a, b), None
+            answer = model.compare(a, b)
         except HeadMissing as error:  # no numbers ship for this model, so the distances are all there is
-            answer, missing = None, Sen2ProWarning(str(error))
+            answer = None
+            warnings.warn(Sen2ProWarning(str(error)), stacklevel=1)
     if answer is not None:
         Console().say(str(answer))
     if answer is None or everything:
-        _measures(model, a, b, [*gathered, *([missing] if missing else [])])
+        _measures(model, a, b, gathered)
     else:
         options.report(gathered, model.signature(), far=int(answer.coverage < FAR), total=2)
 

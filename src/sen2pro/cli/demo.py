@@ -52,16 +52,15 @@ def demo(
     nearest = similarity.argmax(axis=1)
     right = [TOPICS[j] == TOPICS[i] for i, j in enumerate(nearest)]
 
-    numbers = {"model": parts["model"], "data": parts["data"]}
     table = Table(
         Column(justify="right"), Column("sentence", ratio=1),
         *([Column("specificity", justify="right")] if scores else []), "nearest",
-        *(Column(name, justify="right") for name in numbers),
+        *(Column(name, justify="right") for name in parts),
         title="A dozen sentences as Gaussians: four topics, each said in three ways", title_justify="left",
     )  # fmt: skip
     for i, (sentence, j) in enumerate(zip(SENTENCES, nearest, strict=True)):
         mark = f"[green]{j + 1:2d} ✓[/]" if right[i] else f"[red]{j + 1:2d} ✗ {TOPICS[j]}[/]"
-        variances = (f"{each.total_variance[i]:.3f}" for each in numbers.values())
+        variances = (f"{each.total_variance[i]:.3f}" for each in parts.values())
         table.add_row(str(i + 1), sentence, *scores[i : i + 1], mark, *variances, end_section=i % 3 == 2)
     console = Console()
     console.print(table)

@@ -6,11 +6,9 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import rich.console
-from rich.console import ConsoleOptions, ConsoleRenderable, RenderHook, RenderResult
 from rich.segment import Segment
 
 # Escape and the other control characters, as they would be written in Python; line ends and tabs stay.
@@ -41,29 +39,18 @@ def in_flags(text: str) -> str:
     return _ARGUMENT.sub(flag, text)
 
 
-@dataclass
-class _Printable:
-    """Makes a thing that is printed printable; the colours that the console adds are not texts, and stay."""
-
-    inner: ConsoleRenderable
-
-    def __rich_console__(self, console: rich.console.Console, options: ConsoleOptions) -> RenderResult:
-        for segment in console.render(self.inner, options):
-            yield segment if segment.control else Segment(printable(segment.text), segment.style)
-
-
-class Console(rich.console.Console, RenderHook):
+class Console(rich.console.Console):
     """A console for texts of any origin, such as ids from files; `wide` is its width where there is no terminal."""
 
     def __init__(self, *, wide: int | None = None, **options: Any) -> None:
         super().__init__(**options)
-        self.push_render_hook(self)
         if wide and not self.is_terminal:
             self.width = wide
 
-    def process_renderables(self, renderables: list[ConsoleRenderable]) -> list[ConsoleRenderable]:
-        """Make all that is printed printable."""
-        return [_Printable(each) for each in renderables]
+    def render(self, renderable: Any, options: rich.console.ConsoleOptions | None = None) -> Iterator[Segment]:
+        """Make all that is printed printable; the colours that the console adds are not texts, and stay."""
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else Segment(printable(segment.text), segment.style)
 
     def say(self, text: str, style: str | None = None) -> None:
         """Print a text as it is, without markup or line ends of the console's own."""

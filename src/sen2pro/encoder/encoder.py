@@ -74,6 +74,7 @@ class Encoder(Parts):
         self._lock = _LOCKS.setdefault(library.network, threading.RLock())
         self._inputs = set(inspect.signature(library.network.forward).parameters)
         self._library, rate, self.rate = library, self.rate, None
+        self._versions_at_start = self._versions()
         register()
         with usable(self.folder):
             self.sites, self.may_pad, self._first = self._probe()
@@ -83,7 +84,6 @@ class Encoder(Parts):
                 library.network = with_dropout_modules(library.network, rate)
                 self.sites, self.may_pad, self._first = self._probe()
             self._compare_with_source()
-        self._versions_at_start = self._versions()
 
     @property
     def library(self) -> Library:

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import torch
 
 from sen2pro.distances import METRICS
 from sen2pro.errors import Sen2ProError, one_of
 from sen2pro.gaussian import Gaussian
 from sen2pro.model import Sen2Pro
 from sen2pro.types import Array
-
-if TYPE_CHECKING:
-    import torch
 
 # What sentence-transformers looks for, first to last, when a model is to encode one side of a search.
 _PROMPT_NAMES = {"query": ("query",), "document": ("document", "passage", "corpus")}
@@ -25,8 +23,6 @@ _PROMPT_NAMES = {"query": ("query",), "document": ("document", "passage", "corpu
 class GaussianArrays:
     """The parent of `MTEBModel` and `EvaluationModel`: rows (n, 2k), and the similarity of rows.
 
-    Examples
-    --------
     >>> arrays = GaussianArrays(Sen2Pro("all-MiniLM-L6-v2", method="one-pass"))
     >>> rows = arrays.rows(["A man is playing a guitar.", "Someone plays an instrument.", "The market fell."])
     >>> rows.shape
@@ -47,10 +43,7 @@ class GaussianArrays:
         one_of("metric", self.metric, METRICS)
 
     def rows(self, sentences: str | Sequence[str], **options: Any) -> Array:
-        """Return mean and variance of each sentence side by side: (n, 2k) float32, or (2k,) of a single string.
-
-        Options are those of `Sen2Pro.encode`.
-        """
+        """Return `Sen2Pro.encode`, mean and variance side by side: (n, 2k) float32, or (2k,) of a single string."""
         g = self.model.encode(sentences, batch_size=self.batch_size, **options)
         return np.concatenate([g.mean, g.variance], axis=-1)
 
@@ -70,8 +63,6 @@ class GaussianArrays:
         return self._compare(self.model.similarity_pairwise, embeddings1, embeddings2)
 
     def _compare(self, similarity: Callable[..., Array], embeddings1: Any, embeddings2: Any) -> torch.Tensor:
-        import torch
-
         a, b = self.gaussians(embeddings1), self.gaussians(embeddings2)
         return torch.from_numpy(similarity(a, b, metric=self.metric, alpha=self.alpha))
 

@@ -12,12 +12,6 @@ from sen2pro.integrations.adapter import GaussianArrays
 from sen2pro.metrics.base import need
 from sen2pro.types import Array
 
-# Fields of a ModelMeta that stay None. (The similarity is the model's own: MTEB writes "custom" and does not read it.)
-_UNKNOWN = (
-    "loader", "release_date", "languages", "memory_usage_mb", "license", "open_weights", "public_training_code",
-    "public_training_data", "similarity_fn_name", "training_datasets",
-)  # fmt: skip
-
 
 class MTEBModel(GaussianArrays):
     """A `Sen2Pro` for MTEB 2.x, in the form of its `EncoderProtocol`.
@@ -27,14 +21,8 @@ class MTEBModel(GaussianArrays):
     STS task, `spearman` and `pearson` are scores of the model; those that begin with `cosine`, `manhattan` and
     `euclidean` are MTEB's own, of the rows as plain vectors.
 
-    Parameters
-    ----------
-    model
-        The model to evaluate.
-    metric, alpha
-        Which distance the similarity is the negative of, as for `Sen2Pro.similarity`.
-    batch_size
-        As for `Sen2Pro.encode`; the one that MTEB sends counts sentences and is not used.
+    `metric` and `alpha` are those of `Sen2Pro.similarity`, `batch_size` that of `Sen2Pro.encode`: the one that MTEB
+    sends counts sentences and is not used.
     """
 
     def __post_init__(self) -> None:
@@ -72,22 +60,18 @@ class MTEBModel(GaussianArrays):
         encoder = self.model.encoder
         # MTEB takes results of the same name and revision from its cache: these are all that results depend on.
         settings = {"signature": str(self.model.signature()), "metric": self.metric, "alpha": str(self.alpha)}
-        return need("mteb.models.model_meta", "mteb").ModelMeta(
-            **dict.fromkeys(_UNKNOWN),
-            loader_kwargs=settings,
-            name=self._name(),
-            revision=hashlib.sha256(repr(settings).encode()).hexdigest()[:12],
-            n_parameters=encoder.parameters,
-            max_tokens=encoder.max_length,
-            embed_dim=2 * self.model.dim,
-            framework=["PyTorch"],
-            use_instructions=any(encoder.prompts.values()),
-            adapted_from=encoder.name,
-        )
-
-    def _name(self) -> str:
-        """Return organisation/model, as MTEB wants it, in letters that a folder can be named with."""
-        parts, method = [re.split(r"[/\\]", self.model.encoder.name)[-1]], self.model.method
+        parts, method = [re.split(r"[/\\]", encoder.name)[-1]], self.model.method
         parts += [method] if method != "sampling" else []
         parts += [self.model.signature().samples] if method != "one-pass" else []
-        return "sen2pro/" + re.sub(r"[^\w.+-]+", "-", "-".join(parts))
+        about = {
+            "loader_kwargs": settings,
+            "name": "sen2pro/" + re.sub(r"[^\w.+-]+", "-", "-".join(parts)),  # letters that a folder can be named with
+            "revision": hashlib.sha256(repr(settings).encode()).hexdigest()[:12],
+            "n_parameters": encoder.parameters,
+            "max_tokens": float(encoder.max_length),
+            "embed_dim": 2 * self.model.dim,
+            "framework": ["PyTorch"],
+            "use_instructions": any(encoder.prompts.values()),
+            "adapted_from": encoder.name,
+        }
+        return need("mteb.models.model_meta", "mteb").ModelMeta.create_empty(about)

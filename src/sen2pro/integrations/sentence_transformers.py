@@ -5,17 +5,15 @@ from __future__ import annotations
 import csv
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
+import torch
 from sentence_transformers.sentence_transformer.evaluation import EmbeddingSimilarityEvaluator
 
 from sen2pro.errors import Sen2ProError
 from sen2pro.integrations.adapter import GaussianArrays
 from sen2pro.metrics.statistics import pearson, spearman
 from sen2pro.types import Array
-
-if TYPE_CHECKING:
-    import torch
 
 
 class EvaluationModel(GaussianArrays):
@@ -25,14 +23,8 @@ class EvaluationModel(GaussianArrays):
     the similarity of rows, which is that of the Gaussians. `EmbeddingSimilarityEvaluator` knows only four functions of
     vectors (of which `manhattan` is twice Eq. 6 with alpha=0.5): use `SimilarityEvaluator`, which asks the model.
 
-    Parameters
-    ----------
-    model
-        The model to evaluate.
-    metric, alpha
-        Which distance the similarity is the negative of, as for `Sen2Pro.similarity`.
-    batch_size
-        As for `Sen2Pro.encode`; the one that an evaluator sends counts sentences and is not used.
+    `metric` and `alpha` are those of `Sen2Pro.similarity`, `batch_size` that of `Sen2Pro.encode`: the one that an
+    evaluator sends counts sentences and is not used.
     """
 
     @property
@@ -41,9 +33,15 @@ class EvaluationModel(GaussianArrays):
         return self.metric
 
     @property
-    def model_card_data(self) -> _NoCard:
-        """Where evaluators put their results for a model card."""
-        return _NoCard(self.metric)
+    def model_card_data(self) -> EvaluationModel:
+        """Where evaluators put their results for a model card; none of them is kept."""
+        return self
+
+    def set_evaluation_metrics(self, evaluator: Any, metrics: Mapping[str, float], *_: int, **__: int) -> None:
+        """Raise if there is no result: `EmbeddingSimilarityEvaluator` skips a similarity that it does not know."""
+        if not metrics:
+            said = f"{type(evaluator).__name__} does not know the similarity {self.metric!r}"
+            raise Sen2ProError(f"{said}; use sen2pro.integrations.sentence_transformers.SimilarityEvaluator")
 
     def encode(
         self,
@@ -66,11 +64,7 @@ class EvaluationModel(GaussianArrays):
             if value:
                 raise Sen2ProError(f"{name}={value!r} is for vectors; a mean and a variance side by side are not one")
         rows = self.rows(sentences, prompt_name=prompt_name, prompt=prompt, show_progress_bar=show_progress_bar)
-        if not convert_to_tensor:
-            return rows
-        import torch
-
-        return torch.from_numpy(rows)
+        return torch.from_numpy(rows) if convert_to_tensor else rows
 
     def encode_query(
         self, sentences: str | Sequence[str], prompt_name: str | None = None, prompt: str | None = None, **options: Any
@@ -92,8 +86,6 @@ class SimilarityEvaluator(EmbeddingSimilarityEvaluator):  # type: ignore[misc, u
 
     Arguments are the same; results are called `spearman_sen2pro` and `pearson_sen2pro` (or by the model's metric).
 
-    Examples
-    --------
     >>> from sen2pro import Sen2Pro
     >>> model = EvaluationModel(Sen2Pro("all-MiniLM-L6-v2", method="one-pass"))
     >>> evaluate = SimilarityEvaluator(
@@ -121,15 +113,3 @@ class SimilarityEvaluator(EmbeddingSimilarityEvaluator):  # type: ignore[misc, u
         metrics = dict(self.prefix_name_to_metrics(metrics, self.name))
         self.store_metrics_in_model_card_data(model, metrics, epoch, steps)
         return metrics
-
-
-class _NoCard(NamedTuple):
-    """Takes what an evaluator reports for the model card, and keeps none of it."""
-
-    metric: str
-
-    def set_evaluation_metrics(self, evaluator: Any, metrics: Mapping[str, float], *_: int, **__: int) -> None:
-        """Raise if there is no result: `EmbeddingSimilarityEvaluator` skips a similarity that it does not know."""
-        if not metrics:
-            said = f"{type(evaluator).__name__} does not know the similarity {self.metric!r}"
-            raise Sen2ProError(f"{said}; use sen2pro.integrations.sentence_transformers.SimilarityEvaluator")
