@@ -16,6 +16,7 @@ from sen2pro import __version__
 from sen2pro.checks import SOURCES, check_sentences, check_text
 from sen2pro.distances import distance, distance_pairwise
 from sen2pro.encoder.encoder import Encoder
+from sen2pro.encoder.loading import load_library
 from sen2pro.errors import HeadMissing, Sen2ProError, Sen2ProWarning, one_of, shown
 from sen2pro.estimation.head import CONFIG, Head, misfits, on_sphere, shipped
 from sen2pro.estimation.moments import Moments, combine
@@ -537,10 +538,9 @@ def _unpickled(settings: Settings, name: str, files: Mapping[str, bytes]) -> Sen
             path = Path(folder, place)
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(data)
-        model = Sen2Pro.from_settings(settings.changed(model=folder), {"name": name})
-    model.encoder.folder = None  # its files are not there any more
-    model._settings = model.settings.changed(model=model.encoder.source, tokenizer=model.encoder.tokenizer)
-    return model
+        library = load_library(settings.changed(model=folder))
+    found = settings.changed(model=library.source, tokenizer=library.tokenizer)
+    return Sen2Pro.from_settings(found, {"name": name})
 
 
 def _saved_settings(model: Any) -> dict[str, Any]:

@@ -26,6 +26,7 @@ from sen2pro.encoder.loading import (
     Parts,
     is_sentence_transformer,
     load,
+    load_library,
     quietly,
     usable,
     with_dropout_modules,
@@ -90,13 +91,11 @@ class Encoder(Parts):
         """The model as the libraries have it: loaded when it is first asked for, if our own code runs this one."""
         with self._loading:
             if self._library is None:
-                parts = load(self._settings, native=False)
-                assert isinstance(parts.model, Library)
-                before = self.hash
-                self._take(parts.model)
+                before, library = self.hash, load_library(self._settings)
+                self._take(library)
                 if self.hash != before:
                     raise Sen2ProError(f"the weights in {self.folder} have changed since they were loaded")
-                return parts.model
+                return library
             return self._library
 
     @property

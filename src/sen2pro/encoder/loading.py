@@ -93,6 +93,13 @@ def load(settings: Settings, *, native: bool = True) -> Parts:
     return parts
 
 
+def load_library(settings: Settings) -> Library:
+    """Load a model with the libraries, also where we understand its folder."""
+    library = load(settings, native=False).model
+    assert isinstance(library, Library)
+    return library
+
+
 def _load_folder(folder: Path, tokenizer: Any, pickle: bool, code: bool) -> tuple[Any, Any]:
     """Load a folder with sentence-transformers if it says how (modules.json), else as a plain network."""
     from safetensors import SafetensorError
