@@ -192,7 +192,7 @@ def test_what_is_saved_says_the_same_when_it_is_loaded(tmp_path):
         (lambda d: d | {"digest": None, "design": ["os"]}, "must be 'first' or"),
         (lambda d: d | {"digest": None, "temperature": 0}, "above 0"),
         (lambda d: d | {"digest": None, "logistic": {"centre": [], "spread": [1], "weights": [1]}}, "'logistic' must"),
-        (lambda d: d | {"digest": None, "testing": {"scores": [1], "labels": [2]}}, "a label, 0 or 1"),
+        (lambda d: d | {"digest": None, "testing": {"scores": [1], "labels": [2]}}, "one label, 0 or 1, for each score"),
     ],
 )
 def test_a_changed_folder_is_refused(tmp_path, change, message):

@@ -10,17 +10,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
-from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from sen2pro.checks import check_seed, check_sentences, listed, share
+from sen2pro.checks import check_sentences, listed, share
 from sen2pro.confidence import report as reports
 from sen2pro.confidence import saving
+from sen2pro.confidence.base import Confidence, Wording, check_kinds, held_out, rule_or_warning
 from sen2pro.confidence.candidates import level
 from sen2pro.confidence.choosing import better, choose_both, judged
 from sen2pro.confidence.default import shipped_slope
 from sen2pro.confidence.features import Encoded, encode, features
-from sen2pro.confidence.guarantee import Rule, promise
+from sen2pro.confidence.guarantee import Rule
 from sen2pro.errors import Sen2ProError, Sen2ProWarning, shown
 from sen2pro.files.encoding import far_from_head
 from sen2pro.files.text import check_path
@@ -29,21 +29,17 @@ from sen2pro.model import Sen2Pro
 from sen2pro.signature import MATTERS, Signature
 from sen2pro.types import Array64
 
-FEWEST = 20  # labelled pairs
-_FEWEST_OF_A_KIND = 4  # so that each half has two
 _OF_THE_FIT = (*MATTERS, "samples", "max_length", "prompt")  # what may not differ between fitting and using
 Sentences = str | Sequence[str] | Encoded
 
 
-class NothingPromised(Sen2ProWarning):
-    """No threshold can keep the promise; `labels_needed` would probably do (None: no number of them)."""
-
-    def __init__(self, reason: str, labels_needed: int | None) -> None:
-        self.labels_needed = labels_needed
-        super().__init__(reason)
+_PAIRS = Wording(
+    "pairs", 50, ("no match", "a match"), "all {n} labels are of one kind ({kind}); give both kinds",
+    "there are {yes} matches and {no} others",
+)  # fmt: skip
 
 
-class MatchConfidence(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+class MatchConfidence(Confidence):
     """Learn from labelled pairs how likely two sentences match, with their distributions as features.
 
     Pairs are split in two at random, matches and others alike; a pair that stands there twice is on one side. One part
@@ -90,9 +86,7 @@ class MatchConfidence(BaseEstimator):  # type: ignore[misc]  # scikit-learn has 
         labels
             1 for a match, else 0; or grades, where `match_from` says which are a match.
         """
-        seed, held_share = check_seed(self.seed), share(self.held_out)
-        if held_share is None or held_share > 0.9:
-            raise Sen2ProError(f"held_out must be a share from 0 to 0.9, not {shown(self.held_out)}")
+        seed, part = self._check_settings()
         y = _checked_labels(labels, self.match_from)
         x, groups = self._pairs(model, first, second)
         if len(x) != len(y):
@@ -106,7 +100,7 @@ class MatchConfidence(BaseEstimator):  # type: ignore[misc]  # scikit-learn has 
                 Sen2ProWarning,
                 stacklevel=2,
             )
-        held = _held_out(y, groups, held_share, seed)
+        held = held_out(y, groups, part, seed)
         rest, slope = ~held, shipped_slope(model.signature())
         self.chosen_ = better(*(both := choose_both(x[rest], y[rest], groups[rest], slope, seed)), y[rest])
         fitted, logits = self.chosen_.fitted, self.chosen_.logits
@@ -153,19 +147,9 @@ class MatchConfidence(BaseEstimator):  # type: ignore[misc]  # scikit-learn has 
             One minus the chance that the labels mislead us.
         """
         check_is_fitted(self)
-        if not len(self.testing_[1]):
-            raise Sen2ProError("all labels were used for fitting (held_out=0), so none can test a promise")
-        found = promise(
-            *self.testing_,
-            precision=precision,
-            recall=recall,
-            false_matches=false_matches,
-            certainty=certainty,
-            planned_by=self.planning_,
+        return rule_or_warning(
+            self._tested(), self.planning_, certainty, precision=precision, recall=recall, false_matches=false_matches
         )
-        if found.rule is None:
-            warnings.warn(NothingPromised(found.reason, found.labels_needed), stacklevel=2)
-        return found.rule
 
     def report(self) -> reports.Report:
         """Return how good the probabilities are, with the distribution and without; it prints as a table."""
@@ -180,12 +164,12 @@ class MatchConfidence(BaseEstimator):  # type: ignore[misc]  # scikit-learn has 
     def save(self, folder: str | Path) -> None:
         """Write all but the model to a folder that must be new or empty."""
         check_is_fitted(self)
-        saving.save(self, check_path(folder))
+        saving.save_pairs(self, check_path(folder))
 
     @classmethod
     def load(cls, folder: str | Path, model: Sen2Pro | None = None) -> MatchConfidence:
         """Read what `save` wrote; `model` is the one it was fitted with, by default the package's own in one pass."""
-        found = saving.load(cls, check_path(folder))
+        found = saving.load_pairs(cls, check_path(folder))
         model = Sen2Pro(method="one-pass") if model is None else model
         _check_signature(found.signature_, model.signature())
         found.model_ = model
@@ -234,9 +218,6 @@ def _checked_labels(labels: Any, match_from: float | None) -> Array64:
     values = np.asarray(listed(labels, "a list of labels"))
     if values.ndim != 1:
         raise Sen2ProError(f"labels must be a list of numbers, not of shape {values.shape}")
-    n = len(values)
-    if n < FEWEST:
-        raise Sen2ProError(f"{n} labelled pairs are too few: it takes at least {FEWEST}, and 50 for a useful fit")
     if values.dtype.kind not in "biuf" or not np.isfinite(values).all():
         raise Sen2ProError(f"labels must be numbers: 1 for a match and 0 for none, not {shown(values[0].item())}")
     if match_from is not None:
@@ -251,28 +232,8 @@ def _checked_labels(labels: Any, match_from: float | None) -> Array64:
                 "If they are grades, say from which grade on they are a match, for instance match_from=4"
             )
         y = values.astype(np.float64)
-    matches = int(y.sum())
-    if matches in (0, n):
-        raise Sen2ProError(f"all {n} labels are of one kind ({'a match' if matches else 'no match'}); give both kinds")
-    if min(matches, n - matches) < _FEWEST_OF_A_KIND:
-        raise Sen2ProError(
-            f"there are {matches} matches and {n - matches} others; it takes at least {_FEWEST_OF_A_KIND} of each kind"
-        )
+    check_kinds(y, _PAIRS)
     return y
-
-
-def _held_out(y: Array64, groups: NDArray[np.int64], part: float, seed: int) -> NDArray[np.bool_]:
-    """Tell which pairs are held out: so large a part of the matches, and of the others; equal pairs together."""
-    held = np.zeros(len(y), bool)
-    if not part:
-        return held
-    rng = np.random.default_rng(seed)
-    first_label = np.zeros(int(groups.max()) + 1)
-    first_label[groups[::-1]] = y[::-1]
-    for kind in (0, 1):
-        members = rng.permutation(np.unique(groups[first_label[groups] == kind]))
-        held |= np.isin(groups, members[: round(part * len(members))])
-    return held
 
 
 def _check_signature(fitted: Signature, given: Signature) -> None:
