@@ -58,9 +58,20 @@ class Confidence(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         return self.testing_
 
 
-def rule_or_warning(testing: Examples, planning: Examples, certainty: float, **asked: float | None) -> Rule | None:
+def rule_or_warning(
+    testing: Examples,
+    planning: Examples,
+    *,
+    precision: float | None = None,
+    recall: float | None = None,
+    false_matches: float | None = None,
+    certainty: float,
+) -> Rule | None:
     """Return a rule that keeps a promise (see `promise`), or None with a warning that says why there is none."""
-    found = promise(*testing, certainty=certainty, planned_by=planning, **asked)
+    found = promise(
+        *testing, precision=precision, recall=recall, false_matches=false_matches, certainty=certainty,
+        planned_by=planning,
+    )  # fmt: skip
     if found.rule is None:
         warnings.warn(NothingPromised(found.reason, found.labels_needed), stacklevel=3)
     return found.rule

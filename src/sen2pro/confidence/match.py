@@ -15,14 +15,14 @@ from sklearn.utils.validation import check_is_fitted
 from sen2pro.checks import check_sentences, listed, share
 from sen2pro.confidence import report as reports
 from sen2pro.confidence import saving
-from sen2pro.confidence.base import Confidence, Wording, check_kinds, held_out, rule_or_warning
+from sen2pro.confidence.base import Confidence, Examples, Wording, check_kinds, held_out, rule_or_warning
 from sen2pro.confidence.candidates import level
 from sen2pro.confidence.choosing import better, choose_both, judged
 from sen2pro.confidence.default import shipped_slope
 from sen2pro.confidence.features import Encoded, encode, features
 from sen2pro.confidence.guarantee import Rule
+from sen2pro.confidence.matches import Matches, far_pairs, pair_digest, verdicts
 from sen2pro.errors import Sen2ProError, Sen2ProWarning, shown
-from sen2pro.files.encoding import far_from_head
 from sen2pro.files.text import check_path
 from sen2pro.gaussian import Gaussian
 from sen2pro.model import Sen2Pro
@@ -88,9 +88,10 @@ class MatchConfidence(Confidence):
         """
         seed, part = self._check_settings()
         y = _checked_labels(labels, self.match_from)
-        x, groups = self._pairs(model, first, second)
+        x, groups, far = self._pairs(model, first, second)
         if len(x) != len(y):
             raise Sen2ProError(f"there are {len(x)} pairs, but {len(y)} labels")
+        _warn_of_uncovered(far)
         self.model_, self.signature_ = model, model.signature()
         self.repeated_ = int(len(groups) - len(np.unique(groups)))
         if self.repeated_:
@@ -109,6 +110,10 @@ class MatchConfidence(Confidence):
         once = np.unique(groups[held], return_index=True)[1]
         self.planning_ = self._at_level(logits), y[rest]
         self.testing_ = self._at_level(tested)[once], y[held][once]
+        self.uncovered_ = far[rest], far[held][once]
+        self.pairs_ = None
+        if not isinstance(first, Encoded) and not isinstance(second, Encoded):
+            self.pairs_ = frozenset(map(pair_digest, first, second))
         without, with_ = judged(x, y, groups, slope, seed)
         self.judged_ = (with_ if self.chosen_ is both[1] else without), y
         self.report_ = reports.compared(without, with_, y, fitted.name, self.repeated_)
@@ -123,8 +128,26 @@ class MatchConfidence(Confidence):
         check_is_fitted(self)
         single = isinstance(a, str) and isinstance(b, str)
         left, right = self._encoded(self.model_, [a] if single else a, [b] if single else b)
+        _warn_of_uncovered(far_pairs(left, right))
         found = self._at_level(self.chosen_.fitted.logits(features(left, right)))
         return float(found[0]) if single else found
+
+    def match(
+        self, a: str | Sequence[str], b: str | Sequence[str], rule: Rule | None, *, uncovered: bool = False
+    ) -> Matches:
+        """Say of each pair of sentences whether it is a match, by a rule that `threshold` gave.
+
+        A pair with a sentence that the head does not know (another language for instance) is `unsure` at best: nothing
+        can be promised for it. With `uncovered` it is treated as the others; then give `threshold` the same.
+        """
+        check_is_fitted(self)
+        left, right = self._encoded(self.model_, *([side] if isinstance(side, str) else side for side in (a, b)))
+        probability = self._at_level(self.chosen_.fitted.logits(features(left, right)))
+        far = far_pairs(left, right)
+        words = verdicts(probability, rule, np.zeros(len(far), bool) if uncovered else far)
+        pairs = zip(check_sentences(a), check_sentences(b), strict=True)
+        known = None if self.pairs_ is None else np.array([pair_digest(*pair) in self.pairs_ for pair in pairs])
+        return Matches(probability, words, far, known)
 
     def threshold(
         self,
@@ -133,6 +156,7 @@ class MatchConfidence(Confidence):
         recall: float | None = None,
         false_matches: float | None = None,
         certainty: float = 0.95,
+        uncovered: bool = False,
     ) -> Rule | None:
         """Return a threshold on `probability` that keeps one promise for new pairs from the same source.
 
@@ -145,10 +169,20 @@ class MatchConfidence(Confidence):
             The promise: the least precision or recall, or the most false matches in a thousand pairs.
         certainty
             One minus the chance that the labels mislead us.
+        uncovered
+            The promise is for pairs whose sentences the head knows (see `Gaussian.coverage`); with True, for all pairs.
         """
         check_is_fitted(self)
+        testing, planning = self._tested(), self.planning_
+        if not uncovered:
+            planning, testing = map(_covered, (planning, testing), self.uncovered_)
+        if not len(testing[1]) or not len(planning[1]):
+            raise Sen2ProError(
+                "the head knows too few of the labelled pairs to promise anything for text that it knows; label pairs "
+                "of such text, or pass uncovered=True"
+            )
         return rule_or_warning(
-            self._tested(), self.planning_, certainty, precision=precision, recall=recall, false_matches=false_matches
+            testing, planning, precision=precision, recall=recall, false_matches=false_matches, certainty=certainty
         )
 
     def report(self) -> reports.Report:
@@ -175,15 +209,18 @@ class MatchConfidence(Confidence):
         found.model_ = model
         return found
 
-    def _pairs(self, model: Sen2Pro, first: Any, second: Any) -> tuple[Array64, NDArray[np.int64]]:
-        """Return the features of the pairs (n, f), and the number of each pair (n,): the same for equal ones."""
+    def _pairs(self, model: Sen2Pro, first: Any, second: Any) -> tuple[Array64, NDArray[np.int64], NDArray[np.bool_]]:
+        """Return the features of the pairs (n, f), a number for each (n,), the same for equal ones, and which are far.
+
+        A pair is far if the head does not know one of its sentences.
+        """
         left, right = self._encoded(model, first, second)
-        x = features(left, right)
+        x, far = features(left, right), far_pairs(left, right)
         if isinstance(first, Encoded) or isinstance(second, Encoded):
-            return x, np.unique(x, axis=0, return_inverse=True)[1].reshape(-1).astype(np.int64)
+            return x, np.unique(x, axis=0, return_inverse=True)[1].reshape(-1).astype(np.int64), far
         numbers: dict[tuple[str, ...], int] = {}
         keys = [tuple(sorted(pair)) for pair in zip(first, second, strict=True)]
-        return x, np.array([numbers.setdefault(key, len(numbers)) for key in keys])
+        return x, np.array([numbers.setdefault(key, len(numbers)) for key in keys]), far
 
     def _encoded(self, model: Sen2Pro, a: Any, b: Any) -> tuple[Encoded, Encoded]:
         for side in (a, b):
@@ -203,7 +240,6 @@ class MatchConfidence(Confidence):
             left, right = check_sentences(a), check_sentences(b)
             texts = {text: number for number, text in enumerate(dict.fromkeys([*left, *right]))}
             every = encode(model, list(texts))
-            _warn_of_uncovered(every)
             found = every[[texts[text] for text in left]], every[[texts[text] for text in right]]
         if len(found[0]) != len(found[1]) or not len(found[0]):
             raise Sen2ProError(f"pairs take two lists of one length, not of {len(found[0])} and {len(found[1])}")
@@ -249,12 +285,15 @@ def _check_signature(fitted: Signature, given: Signature) -> None:
         )
 
 
-def _warn_of_uncovered(encoded: Encoded) -> None:
-    far = far_from_head(encoded.joined)
-    if far:
+def _covered(examples: Examples, far: NDArray[np.bool_]) -> Examples:
+    return examples[0][~far], examples[1][~far]
+
+
+def _warn_of_uncovered(far: NDArray[np.bool_]) -> None:
+    if far.any():
         warnings.warn(
-            f"{far} of {len(encoded)} sentences are far from what the head was fitted on, another language or length "
-            "for instance; their probabilities may be off",
+            f"{far.sum()} of {len(far)} pairs have a sentence far from what the head was fitted on, of another "
+            "language or length for instance; their probabilities may be off",
             Sen2ProWarning,
-            stacklevel=4,
+            stacklevel=3,
         )

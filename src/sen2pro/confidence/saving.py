@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sen2pro import __version__
 from sen2pro.confidence.base import Confidence, Examples
@@ -17,7 +18,7 @@ from sen2pro.confidence.search_features import EXTRAS, PARTS
 from sen2pro.confidence.search_fitting import Fitted as SearchFitted
 from sen2pro.confidence.search_fitting import Later, Logistic
 from sen2pro.confidence.search_report import SearchReport
-from sen2pro.errors import Sen2ProError
+from sen2pro.errors import Sen2ProError, shown
 from sen2pro.files import documents
 from sen2pro.files.atomic import new_folder
 from sen2pro.files.documents import COUNT, NULL, NUMBER, TEXT, WHOLE, Check, either, list_of, one_of_texts, record
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 FILE, SEARCH_FILE, FORMAT = "sen2pro_confidence.json", "sen2pro_search_confidence.json", 1
 _NUMBERS = list_of(NUMBER)
 _EXAMPLES = record({"scores": _NUMBERS, "labels": list_of(COUNT)})
+_ROWS = list_of(COUNT)
 _COMMON = {"format": WHOLE, "version": TEXT, "planning": _EXAMPLES, "testing": _EXAMPLES}
 _LINE = record({field.name: NUMBER for field in fields(Line)})
 _GAIN = ("gain", "low", "high")
@@ -42,7 +44,10 @@ _PAIRS = record(
         "level": list_of(NUMBER, 2), "judged": _EXAMPLES,
         "report": record({**dict.fromkeys(("pairs", "matches", "repeated"), COUNT), "chosen": TEXT, "verdict": TEXT,
                           "without": _LINE, "with_distribution": _LINE, **dict.fromkeys(_GAIN, NUMBER)}),
-    }
+    },
+    {  # not in 0.6: digests of the pairs, and the rows of `planning` and `testing` that the head does not know
+        "pairs": either(NULL, list_of(TEXT)), "uncovered": record(dict.fromkeys(("planning", "testing"), _ROWS)),
+    },
 )  # fmt: skip
 _LOGISTIC = record(dict.fromkeys(("centre", "spread", "weights"), _NUMBERS))
 _SEARCH = record(
@@ -67,6 +72,11 @@ def save_pairs(confidence: MatchConfidence, folder: Path) -> None:
         "level": list(confidence.level_),
         "judged": _examples(confidence.judged_),
         "report": asdict(confidence.report_),
+        "pairs": None if confidence.pairs_ is None else sorted(confidence.pairs_),
+        "uncovered": {
+            name: np.flatnonzero(far).tolist()
+            for name, far in zip(("planning", "testing"), confidence.uncovered_, strict=True)
+        },
     }
     _write(confidence, folder / FILE, content)
 
@@ -82,6 +92,13 @@ def load_pairs(kind: type[MatchConfidence], folder: Path) -> MatchConfidence:
     confidence.chosen_ = Chosen(_candidate(found["candidate"], str(path)), confidence.planning_[0])
     confidence.report_ = Report(**_with_lines(found["report"]))
     confidence.repeated_ = confidence.report_.repeated
+    pairs, far = found.get("pairs"), found.get("uncovered", {"planning": [], "testing": []})
+    confidence.pairs_ = None if pairs is None else frozenset(pairs)
+    planning, testing = len(confidence.planning_[1]), len(confidence.testing_[1])
+    confidence.uncovered_ = (
+        _mask(far["planning"], planning, f"{path}: 'uncovered.planning'"),
+        _mask(far["testing"], testing, f"{path}: 'uncovered.testing'"),
+    )
     return confidence
 
 
@@ -147,6 +164,15 @@ def _arrays(found: dict[str, Any], place: str) -> Examples:
     if len(scores) != len(labels) or not np.isin(labels, (0, 1)).all():
         raise Sen2ProError(f"{place} must hold one label, 0 or 1, for each score; fit again")
     return scores, labels
+
+
+def _mask(rows: list[int], n: int, place: str) -> NDArray[np.bool_]:
+    """Return a mask (n,) of some rows."""
+    mask = np.zeros(n, bool)
+    if any(row >= n for row in rows):
+        raise Sen2ProError(f"{place} must hold numbers of rows below {n}, not {shown(max(rows))}; fit again")
+    mask[rows] = True
+    return mask
 
 
 def _with_lines(report: dict[str, Any]) -> dict[str, Any]:

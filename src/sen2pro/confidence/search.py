@@ -109,7 +109,7 @@ class SearchConfidence(Confidence):
         returns None, and a warning says why and how many labels would do.
         """
         check_is_fitted(self)
-        return rule_or_warning(self._tested(), self.planning_, certainty, precision=precision)
+        return rule_or_warning(self._tested(), self.planning_, precision=precision, certainty=certainty)
 
     def answer_set(self, scores: ArrayLike, share: float = 0.9, **extras: Unpack[Extras]) -> NDArray[np.int64]:
         """Return for each query the smallest number of hits that holds a right one (n,), by conformal prediction.

@@ -13,7 +13,7 @@ from scipy.special import expit
 from sen2pro.confidence.search_features import Hits
 from sen2pro.confidence.search_fitting import better, choose_both, fit_logistic
 from sen2pro.gaussian import Gaussian
-from sen2pro.metrics.abstention import auroc, calibration, risk_coverage_area, share_answered
+from sen2pro.metrics.abstention import auroc, calibration, nauc, risk_coverage_area, share_answered
 from sen2pro.metrics.comparisons import Board, Points
 from sen2pro.metrics.report import Grid
 from sen2pro.metrics.statistics import Statistic, mean_of, mean_statistic, paired_bootstrap, value_of
@@ -26,7 +26,8 @@ OURS = (WITHOUT, WITH, CHOSEN)
 _LAMBDAS = (0.0, 0.5, 1.0, 2.0, 4.0)
 _SMALLEST = 1e-3  # probability: isotonic regression says 0 and 1
 _MEASURES: dict[str, Callable[[Array64, Array64], Statistic]] = {
-    "AUROC": auroc, "risk-coverage area": risk_coverage_area, "answered at 95 %": share_answered,
+    "AUROC": auroc, "nAUC": nauc, "risk-coverage area": risk_coverage_area, "answered at 95 %": share_answered,
+    "calibration error": calibration,
 }  # fmt: skip
 
 
@@ -140,17 +141,6 @@ def _ridge(known: Array64, y: Array64, asked: Array64) -> Array64:
     return np.asarray(RidgeCV(np.logspace(-4, 3, 15)).fit(known, y).predict(asked))
 
 
-def nauc(confidence: Array64, right: Array64) -> Statistic:
-    """Return mteb's normalised area under the abstention curve, as a function of how often each answer counts."""
-    from mteb._evaluators.retrieval_metrics import nauc as of_mteb
-
-    def area(counts: Array64) -> Array64:
-        rows = (np.repeat(np.arange(len(right)), drawn.astype(int)) for drawn in counts)
-        return np.array([of_mteb(confidence[each], right[each]) for each in rows])
-
-    return area
-
-
 def loss(probability: Array64, right: Array64) -> Statistic:
     """Return the log-loss, as a function of how often each answer counts."""
     return mean_statistic(-np.log(np.maximum(np.where(right == 1, probability, 1 - probability), 1e-15)))
@@ -158,7 +148,7 @@ def loss(probability: Array64, right: Array64) -> Statistic:
 
 def measure(trials: Sequence[Trial], name: str, way: str) -> list[Statistic]:
     """Return a measure of a way in each trial."""
-    measures = {**_MEASURES, "nAUC": nauc, "log-loss": loss, "calibration error": calibration}
+    measures = {**_MEASURES, "log-loss": loss}
     of = "probability" if name in ("log-loss", "calibration error") else "confidence"
     return [measures[name](getattr(trial, of)[way], trial.y) for trial in trials]
 
