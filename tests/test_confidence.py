@@ -224,6 +224,12 @@ def test_another_model_or_other_settings_are_named(bert, tokenizer, tiny, confid
         MatchConfidence.load(tmp_path / "kept")  # the default model is another one
 
 
+def wider(candidate):
+    """Give a candidate a feature more; each has a weight, and its product with the cosine another one."""
+    for name, more in (("centre", [0]), ("spread", [1]), ("numbers", [0, 0])):
+        candidate[name] += more
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -232,6 +238,10 @@ def test_another_model_or_other_settings_are_named(bert, tokenizer, tiny, confid
         (lambda kept: (kept.pop("digest"), kept["candidate"]["numbers"].pop()), "do not belong together"),
         (lambda kept: (kept.pop("digest"), kept["testing"]["labels"].pop()), "one label, 0 or 1, for each score"),
         (lambda kept: (kept.pop("digest"), kept.update(format=9)), "format 9"),
+        (lambda kept: (kept.pop("digest"), kept.update(level=[0, -1])), "a slope above 0"),
+        (lambda kept: (kept.pop("digest"), kept["testing"]["scores"].__setitem__(0, 2)), "probabilities, from 0 to 1"),
+        (lambda kept: (kept.pop("digest"), kept["uncovered"]["testing"].append(10**6)), "numbers of rows below"),
+        (lambda kept: (kept.pop("digest"), wider(kept["candidate"])), "12 features of a pair, but there are 11"),
         (lambda kept: kept["candidate"].update(name="pickle"), "must be"),
     ],
 )

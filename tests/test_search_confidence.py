@@ -199,7 +199,8 @@ def test_a_folder_of_version_0_6_says_the_same():
         (lambda d: d | {"digest": None, "format": 9}, "format 9"),
         (lambda d: d | {"digest": None, "design": ["os"]}, "must be 'first' or"),
         (lambda d: d | {"digest": None, "temperature": 0}, "above 0"),
-        (lambda d: d | {"digest": None, "logistic": {"centre": [], "spread": [1], "weights": [1]}}, "'logistic' must"),
+        (lambda d: d | {"digest": None, "logistic": {"centre": [], "spread": [1], "weights": [1]}}, "as many spreads"),
+        (lambda d: d | {"digest": None, "logistic": {"centre": [], "spread": [], "weights": []}}, "'logistic' must"),
         (
             lambda d: d | {"digest": None, "testing": {"scores": [1], "labels": [2]}},
             "one label, 0 or 1, for each score",

@@ -19,7 +19,7 @@ from sen2pro.confidence.base import Confidence, Examples, Wording, check_kinds, 
 from sen2pro.confidence.candidates import level
 from sen2pro.confidence.choosing import better, choose_both, judged
 from sen2pro.confidence.default import shipped_slope
-from sen2pro.confidence.features import Encoded, encode, features
+from sen2pro.confidence.features import Encoded, encode, features, names
 from sen2pro.confidence.guarantee import Rule
 from sen2pro.confidence.matches import Matches, far_pairs, pair_digest, verdicts
 from sen2pro.errors import Sen2ProError, Sen2ProWarning, shown
@@ -91,7 +91,7 @@ class MatchConfidence(Confidence):
         x, groups, far = self._pairs(model, first, second)
         if len(x) != len(y):
             raise Sen2ProError(f"there are {len(x)} pairs, but {len(y)} labels")
-        _warn_of_uncovered(far)
+        _warn_of_uncovered(far, ", and a promise is for the others (but see uncovered=True)")
         self.model_, self.signature_ = model, model.signature()
         self.repeated_ = int(len(groups) - len(np.unique(groups)))
         if self.repeated_:
@@ -206,6 +206,9 @@ class MatchConfidence(Confidence):
         found = saving.load_pairs(cls, check_path(folder))
         model = Sen2Pro(method="one-pass") if model is None else model
         _check_signature(found.signature_, model.signature())
+        expected, given = len(names(model.sources)), len(found.chosen_.fitted.scale.centre)
+        if expected != given:
+            raise Sen2ProError(f"{folder} has numbers for {given} features of a pair, but there are {expected}")
         found.model_ = model
         return found
 
@@ -289,11 +292,11 @@ def _covered(examples: Examples, far: NDArray[np.bool_]) -> Examples:
     return examples[0][~far], examples[1][~far]
 
 
-def _warn_of_uncovered(far: NDArray[np.bool_]) -> None:
+def _warn_of_uncovered(far: NDArray[np.bool_], more: str = "") -> None:
     if far.any():
         warnings.warn(
             f"{far.sum()} of {len(far)} pairs have a sentence far from what the head was fitted on, of another "
-            "language or length for instance; their probabilities may be off",
+            f"language or length for instance; their probabilities may be off{more}",
             Sen2ProWarning,
             stacklevel=3,
         )

@@ -29,8 +29,10 @@ if TYPE_CHECKING:
     from sen2pro.confidence.search import SearchConfidence
 
 FILE, SEARCH_FILE, FORMAT = "sen2pro_confidence.json", "sen2pro_search_confidence.json", 1
+_LARGEST = 1e30  # of a number that was fitted: products of a few of them stay finite
+_MOST_HITS = 1_000_000
 _NUMBERS = list_of(NUMBER)
-_EXAMPLES = record({"scores": _NUMBERS, "labels": list_of(COUNT)})
+_EXAMPLES = record({"scores": _NUMBERS, "labels": _NUMBERS})
 _ROWS = list_of(COUNT)
 _COMMON = {"format": WHOLE, "version": TEXT, "planning": _EXAMPLES, "testing": _EXAMPLES}
 _LINE = record({field.name: NUMBER for field in fields(Line)})
@@ -87,8 +89,10 @@ def load_pairs(kind: type[MatchConfidence], folder: Path) -> MatchConfidence:
     confidence = kind(**found["settings"])
     confidence.signature_ = Signature(**found["signature"])
     confidence.level_ = tuple(found["level"])
+    if max(map(abs, confidence.level_)) > _LARGEST or not confidence.level_[1] > 0:
+        raise Sen2ProError(f"{path}: 'level' must be a shift and a slope above 0; fit again")
     for name in ("planning", "testing", "judged"):
-        setattr(confidence, f"{name}_", _arrays(found[name], f"{path}: {name!r}"))
+        setattr(confidence, f"{name}_", _arrays(found[name], f"{path}: {name!r}", logits=name == "judged"))
     confidence.chosen_ = Chosen(_candidate(found["candidate"], str(path)), confidence.planning_[0])
     confidence.report_ = Report(**_with_lines(found["report"]))
     confidence.repeated_ = confidence.report_.repeated
@@ -122,7 +126,8 @@ def load_search(kind: type[SearchConfidence], folder: Path) -> SearchConfidence:
     """Read a confidence of search; one that was changed, or is of another format, is refused."""
     path, found = folder / SEARCH_FILE, _read(folder / SEARCH_FILE, _SEARCH, "search confidence")
     later = found["later"]
-    if found["hits"] < 2 or not found["temperature"] > 0 or (later and not later["unit"] > 0):
+    units = [found["temperature"], *([later["unit"]] if later else [])]
+    if not 2 <= found["hits"] <= _MOST_HITS or not all(1 / _LARGEST < unit < _LARGEST for unit in units):
         raise Sen2ProError(f"{path}: there must be 2 hits at least, and the temperature and unit must be above 0")
     if later and len(later["logistic"]["centre"]) != 3:
         raise Sen2ProError(f"{path}: 'later' must have 3 features")
@@ -159,10 +164,12 @@ def _examples(examples: Examples) -> dict[str, Any]:
     return {"scores": examples[0].tolist(), "labels": examples[1].astype(int).tolist()}
 
 
-def _arrays(found: dict[str, Any], place: str) -> Examples:
+def _arrays(found: dict[str, Any], place: str, *, logits: bool = False) -> Examples:
     scores, labels = (np.array(found[name], np.float64) for name in ("scores", "labels"))
     if len(scores) != len(labels) or not np.isin(labels, (0, 1)).all():
         raise Sen2ProError(f"{place} must hold one label, 0 or 1, for each score; fit again")
+    if not logits and ((scores < 0) | (scores > 1)).any():
+        raise Sen2ProError(f"{place} must hold probabilities, from 0 to 1; fit again")
     return scores, labels
 
 
@@ -186,13 +193,16 @@ def _scale(scale: Scale) -> dict[str, list[float]]:
 
 def _candidate(found: dict[str, Any], place: str) -> Fitted:
     """Return the candidate, if its numbers can belong together."""
-    scale = Scale(np.array(found["centre"], np.float64), np.array(found["spread"], np.float64))
+    scale = _read_scale(found, place)
     fitted = Fitted(found["name"], float(found["strength"]), scale, np.array(found["numbers"], np.float64))
     try:
-        whole = bool(np.isfinite(fitted.logits(np.zeros((1, len(scale.centre))))).all() and (scale.spread > 0).all())
+        whole = bool(np.isfinite(fitted.logits(np.zeros((1, len(scale.centre))))).all())
+        if fitted.name == "isotonic":
+            places, heights = fitted.numbers.reshape(2, -1)
+            whole = bool(whole and (np.diff(places) >= 0).all() and ((heights > 0) & (heights < 1)).all())
     except (ValueError, IndexError):
         whole = False
-    if not whole:
+    if not whole or (np.abs(fitted.numbers) > _LARGEST).any():
         raise Sen2ProError(f"{place}: the numbers of the candidate {found['name']!r} do not belong together; fit again")
     return fitted
 
@@ -201,8 +211,15 @@ def _written(logistic: Logistic) -> dict[str, list[float]]:
     return _scale(logistic.scale) | {"weights": logistic.weights.tolist()}
 
 
-def _logistic(found: dict[str, list[float]], place: str) -> Logistic:
-    centre, spread, weights = (np.array(found[name], np.float64) for name in ("centre", "spread", "weights"))
-    if not len(centre) == len(spread) == len(weights) - 1 or not (spread > 0).all():
-        raise Sen2ProError(f"{place}: 'logistic' must have as many spreads, all above 0, as centres, and a weight more")
-    return Logistic(Scale(centre, spread), weights)
+def _logistic(found: dict[str, Any], place: str) -> Logistic:
+    scale, weights = _read_scale(found, place), np.array(found["weights"], np.float64)
+    if len(scale.centre) != len(weights) - 1 or (np.abs(weights) > _LARGEST).any():
+        raise Sen2ProError(f"{place}: 'logistic' must have a weight more than it has centres; fit again")
+    return Logistic(scale, weights)
+
+
+def _read_scale(found: dict[str, Any], place: str) -> Scale:
+    centre, spread = (np.array(found[name], np.float64) for name in ("centre", "spread"))
+    if len(centre) != len(spread) or (np.abs(centre) > _LARGEST).any() or not (spread > 1 / _LARGEST).all():
+        raise Sen2ProError(f"{place}: there must be as many spreads, all above 0, as centres; fit again")
+    return Scale(centre, spread)

@@ -176,7 +176,7 @@ class SearchConfidence(Confidence):
     def _conditional(self, hits: Hits) -> Array64:
         """Return the same given that there is an answer among the k hits (n, k)."""
         within = self._within(hits)
-        return np.asarray(within / within[:, -1:])
+        return np.asarray(within / np.maximum(within[:, -1:], 1e-300))
 
     def _depths(self, hits: Hits, labels: NDArray[np.bool_]) -> Array64:
         """Return for queries with a right hit the probability that stood before it: what a set must exceed."""

@@ -14,13 +14,14 @@ from sen2pro.errors import Sen2ProError, first_line
 from sen2pro.types import Array64
 
 FEWEST_HITS = 2
-# From the simplest to the largest: of candidates that are about as good, the first is taken.
+# From the simplest to the largest: of candidates that are about as good, the first is taken. Each starts with the first
+# score.
 DESIGNS = {
     "first score": ("first",),
     "first score and gap": ("first", "gap"),
     "summary of the scores": ("first", "gap", "mean", "spread", "entropy"),
     "sorted scores": ("sorted",),
-    "summary and sorted scores": ("gap", "spread", "entropy", "sorted"),
+    "summary and sorted scores": ("sorted", "gap", "spread", "entropy"),
 }
 PARTS = tuple(dict.fromkeys(part for design in DESIGNS.values() for part in design))
 DISTRIBUTION = ("variances", "agreement")  # what only a distribution gives

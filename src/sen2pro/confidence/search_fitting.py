@@ -15,6 +15,7 @@ from sen2pro.errors import Sen2ProError
 from sen2pro.types import Array64
 
 PENALTIES = (1.0, 10.0, 100.0)  # of the squared weights of features that vary by 1
+SLOPE = 1.0  # to which few labels are drawn: a first score higher by its spread makes the odds e times as large
 _FOLDS = 5
 
 
@@ -35,8 +36,8 @@ class Logistic:
         return np.asarray(self.weights[0] + self.scale(x) @ self.weights[1:])
 
 
-def fit_logistic(x: Array64, y: Array64, penalty: float) -> Logistic:
-    """Fit a logistic regression with a ridge.
+def fit_logistic(x: Array64, y: Array64, penalty: float, slope: float = 0.0) -> Logistic:
+    """Fit a logistic regression with a ridge: weights are drawn to 0, that of the first feature to a `slope`.
 
     >>> x = np.array([[0.0], [1.0], [2.0], [3.0]])
     >>> fitted = fit_logistic(x, np.array([0.0, 0.0, 1.0, 1.0]), penalty=1.0)
@@ -44,7 +45,7 @@ def fit_logistic(x: Array64, y: Array64, penalty: float) -> Logistic:
     True
     """
     scale = Scale.of(x)
-    return Logistic(scale, logistic(scale(x), y, np.zeros(x.shape[1]), penalty))
+    return Logistic(scale, logistic(scale(x), y, np.r_[slope, np.zeros(x.shape[1] - 1)], penalty))
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +71,7 @@ def fit_design(design: tuple[str, ...], hits: Hits, y: Array64, penalty: float) 
         single = {t: entropy(hits.scores, t) for t in tried}
         costs = [losses(fit_logistic(single[t], y, 1.0).logits(single[t]), y).mean() for t in tried]
         temperature = tried[int(np.argmin(costs))]
-    return Fitted(design, penalty, temperature, fit_logistic(columns(design, hits, temperature), y, penalty))
+    return Fitted(design, penalty, temperature, fit_logistic(columns(design, hits, temperature), y, penalty, SLOPE))
 
 
 def folds(y: Array64, seed: int = 0, count: int = _FOLDS) -> list[NDArray[np.bool_]]:
