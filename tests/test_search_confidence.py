@@ -198,6 +198,8 @@ def test_a_folder_of_version_0_6_says_the_same():
         (lambda d: d | {"digest": None, "model": "x"}, "'model' is not for a file to set"),
         (lambda d: d | {"digest": None, "format": 9}, "format 9"),
         (lambda d: d | {"digest": None, "design": ["os"]}, "must be 'first' or"),
+        (lambda d: d | {"digest": None, "design": []}, "'design' must name"),
+        (lambda d: d | {"digest": None, "report": d["report"] | {"gain": 1.0}}, "'report' must have a gain"),
         (lambda d: d | {"digest": None, "temperature": 0}, "above 0"),
         (lambda d: d | {"digest": None, "logistic": {"centre": [], "spread": [1], "weights": [1]}}, "as many spreads"),
         (lambda d: d | {"digest": None, "logistic": {"centre": [], "spread": [], "weights": []}}, "'logistic' must"),

@@ -129,6 +129,10 @@ def load_search(kind: type[SearchConfidence], folder: Path) -> SearchConfidence:
     units = [found["temperature"], *([later["unit"]] if later else [])]
     if not 2 <= found["hits"] <= _MOST_HITS or not all(1 / _LARGEST < unit < _LARGEST for unit in units):
         raise Sen2ProError(f"{path}: there must be 2 hits at least, and the temperature and unit must be above 0")
+    if not found["design"]:
+        raise Sen2ProError(f"{path}: 'design' must name what the confidence looks at; fit again")
+    if len({found["report"][name] is None for name in ("with_distribution", *_GAIN)}) > 1:
+        raise Sen2ProError(f"{path}: 'report' must have a gain if it has a line with the distribution; fit again")
     if later and len(later["logistic"]["centre"]) != 3:
         raise Sen2ProError(f"{path}: 'later' must have 3 features")
     confidence = kind(**found["settings"])

@@ -62,16 +62,24 @@ class Fitted:
         return self.logistic.logits(columns(self.design, hits, self.temperature))
 
 
-def fit_design(design: tuple[str, ...], hits: Hits, y: Array64, penalty: float) -> Fitted:
-    """Fit one candidate; the temperature is the one at which the entropy alone tells most."""
-    temperature = 1.0
-    if "entropy" in design:
-        unit = float(hits.scores.std(axis=1).mean()) or 1.0
-        tried = [share * unit for share in TEMPERATURES]
-        single = {t: entropy(hits.scores, t) for t in tried}
-        costs = [losses(fit_logistic(single[t], y, 1.0).logits(single[t]), y).mean() for t in tried]
-        temperature = tried[int(np.argmin(costs))]
+def fit_design(
+    design: tuple[str, ...], hits: Hits, y: Array64, penalty: float, temperature: float | None = None
+) -> Fitted:
+    """Fit one candidate, at the best temperature if none is given."""
+    if temperature is None:
+        temperature = best_temperature([design], hits, y)
     return Fitted(design, penalty, temperature, fit_logistic(columns(design, hits, temperature), y, penalty, SLOPE))
+
+
+def best_temperature(designs: Sequence[tuple[str, ...]], hits: Hits, y: Array64) -> float:
+    """Return the temperature at which the entropy alone tells most; 1 where no design looks at the entropy."""
+    if not any("entropy" in design for design in designs):
+        return 1.0
+    unit = float(hits.scores.std(axis=1).mean()) or 1.0
+    tried = [share * unit for share in TEMPERATURES]
+    single = {t: entropy(hits.scores, t) for t in tried}
+    costs = [losses(fit_logistic(single[t], y, 1.0).logits(single[t]), y).mean() for t in tried]
+    return tried[int(np.argmin(costs))]
 
 
 def folds(y: Array64, seed: int = 0, count: int = _FOLDS) -> list[NDArray[np.bool_]]:
@@ -99,15 +107,14 @@ def choose(designs: Sequence[tuple[str, ...]], hits: Hits, y: Array64, seed: int
 
     The standard error is that of the difference of the two, row by row. The penalty of each design is chosen first.
     """
-    masks = folds(y, seed)
+    parts = [(held, hits[~held], y[~held]) for held in folds(y, seed)]
+    temperatures = [best_temperature(designs, rest, labels) for _, rest, labels in parts]
     found: list[tuple[float, Array64]] = []
     for design in designs:
-        tried = {}
-        for penalty in PENALTIES:
-            logits = np.empty(len(y))
-            for held in masks:
-                logits[held] = fit_design(design, hits[~held], y[~held], penalty).logits(hits[held])
-            tried[penalty] = logits
+        tried = {penalty: np.empty(len(y)) for penalty in PENALTIES}
+        for (held, rest, labels), temperature in zip(parts, temperatures, strict=True):
+            for penalty, logits in tried.items():
+                logits[held] = fit_design(design, rest, labels, penalty, temperature).logits(hits[held])
         penalty = min(tried, key=lambda each: float(losses(tried[each], y).mean()))
         found.append((penalty, tried[penalty]))
     costs = [losses(logits, y) for _, logits in found]
