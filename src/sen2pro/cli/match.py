@@ -6,7 +6,7 @@ import csv
 import json
 from collections import Counter
 from collections.abc import Iterator
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
@@ -18,6 +18,10 @@ from sen2pro.files.pairs import PairSource
 from sen2pro.files.text import LONGEST_LINE
 from sen2pro.progress import progress
 
+if TYPE_CHECKING:
+    from sen2pro.confidence import MatchConfidence
+
+PRECISIONS = (0.99, 0.95, 0.9, 0.8, 0.7, 0.6)  # usual ones, from the highest on
 _CHUNK = 256  # pairs in memory at once
 _NAMES = ("first", "second", "probability", "match")
 
@@ -82,7 +86,7 @@ def match(
     total = verdicts.total()
     said = f"{total} pair{'s' * (total != 1)} -> {output}: "
     if rule is None:
-        said += "probabilities without a verdict"
+        said += "probabilities without a verdict" + _lower(fitted, precision, certainty, uncovered)
     else:
         withheld = f" ({far['unsure']} of text that the head does not know)" if far["unsure"] else ""
         said += f"{verdicts['yes']} yes, {verdicts['unsure']} unsure{withheld}, {verdicts['no']} no\n"
@@ -92,23 +96,33 @@ def match(
             "promised for a no."
         )
     Console().say(said)
-    gathered += map(Sen2ProWarning, _about(total, far, known, fitted.pairs_ is None, uncovered))
+    withholds = rule is not None and not uncovered
+    gathered += map(Sen2ProWarning, _about(total, far.total(), known, fitted.pairs_ is None, withholds))
     options.report(options.together(gathered, 2 * total), fitted.signature_)
 
 
-def _about(total: int, far: Counter[str], known: int, unknown: bool, uncovered: bool) -> Iterator[str]:
+def _lower(fitted: MatchConfidence, precision: float, certainty: float, uncovered: bool) -> str:
+    """Name the highest usual precision below the one asked for that can be promised, if there is one."""
+    with options.notes():
+        for lower in (each for each in PRECISIONS if each < precision):
+            if fitted.threshold(precision=lower, certainty=certainty, uncovered=uncovered):
+                return f"; --precision {lower:g} can be promised"
+    return ""
+
+
+def _about(total: int, far: int, known: int, unknown: bool, withholds: bool) -> Iterator[str]:
     """Yield what is to be said of pairs for which the promise does not hold."""
     if known:
         yield (
-            f"{known} of {total} pairs were among those of sen2pro calibrate. The promise does not hold for them, so "
-            "leave them out when you count"
+            f"{known} of {total} pairs were among those of sen2pro calibrate, and their probabilities are too sure. No "
+            "promise holds for them, so leave them out when you count"
         )
     elif unknown:
         yield "this confidence does not say which pairs it has learned from (0.6 did not keep that); calibrate again"
     if far:
         yield (
-            f"{far.total()} of {total} pairs have a sentence far from what the head was fitted on, of another language "
-            "or length for instance; their probabilities may be off"
-            + ("" if uncovered else ", so none of them is a yes (--uncovered allows it)")
+            f"{far} of {total} pairs have a sentence far from what the head was fitted on, of another language or "
+            "length for instance; their probabilities may be off"
+            + (", so none of them is a yes (--uncovered allows it)" if withholds else "")
             + ". Calibrate and match with --method sampling, or with a head for such text (sen2pro distill)"
         )

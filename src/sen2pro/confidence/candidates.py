@@ -66,6 +66,13 @@ DESIGNS: dict[str, Callable[[Array64], Array64]] = {
     "lengths": _lengths,
     "distribution": _with_products,
 }
+TITLES = {
+    "platt": "Platt, cosine",
+    "isotonic": "isotonic, cosine",
+    "beta": "beta, cosine",
+    "lengths": "logistic, cosine and lengths",
+    "distribution": "logistic, with the distribution",
+}
 WITHOUT, WITH = ("platt", "beta", "isotonic", "lengths"), ("distribution",)
 
 

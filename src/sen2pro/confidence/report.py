@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from scipy.special import expit
 
-from sen2pro.confidence.candidates import losses
+from sen2pro.confidence.candidates import TITLES, losses
 from sen2pro.metrics.probabilities import calibration_error, interval
 from sen2pro.metrics.statistics import mean_statistic, paired_bootstrap
 from sen2pro.types import Array64
@@ -46,7 +46,8 @@ class Report:
 
     def __str__(self) -> str:
         repeated = f"; {self.repeated} stand there more than once" if self.repeated else ""
-        last = f"{self.pairs} pairs, {self.matches} of them a match{repeated}; in use: {self.chosen}"
+        used = TITLES.get(self.chosen, self.chosen)
+        last = f"{self.pairs} pairs, {self.matches} of them a match{repeated}; in use: {used}"
         return "\n".join([*table(self.without, self.with_distribution, vars(self)), last])
 
 
