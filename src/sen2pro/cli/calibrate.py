@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Argument, Option
 
 from sen2pro.cli import options
-from sen2pro.cli.match import PRECISIONS
 from sen2pro.cli.terminal import Console
 from sen2pro.errors import Sen2ProError
 from sen2pro.files.pairs import PairSource
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
     from sen2pro.confidence import MatchConfidence
 
 PICTURE = "reliability.png"
+_PRECISIONS = (0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
 _CHUNK = 4096  # pairs read at once
 
 
@@ -56,7 +56,7 @@ def calibrate(
     console = Console()
     console.say(f"{len(found)} pairs -> {target}\n\nOn pairs not learned from:\n{confidence.report()}\n")
     console.say("Precision that can be promised for new pairs of this kind, each for itself with a certainty of 95 %:")
-    for precision in PRECISIONS[::-1]:
+    for precision in _PRECISIONS:
         console.say(f"  {precision:<6g}{_promised(confidence, precision)}")
     if find_spec("matplotlib") is not None:
         confidence.plot(target / PICTURE)

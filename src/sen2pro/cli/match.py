@@ -6,7 +6,7 @@ import csv
 import json
 from collections import Counter
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from typer import Argument, Option
 
@@ -18,10 +18,6 @@ from sen2pro.files.pairs import PairSource
 from sen2pro.files.text import LONGEST_LINE
 from sen2pro.progress import progress
 
-if TYPE_CHECKING:
-    from sen2pro.confidence import MatchConfidence
-
-PRECISIONS = (0.99, 0.95, 0.9, 0.8, 0.7, 0.6)  # usual ones, from the highest on
 _CHUNK = 256  # pairs in memory at once
 _NAMES = ("first", "second", "probability", "match")
 
@@ -86,7 +82,7 @@ def match(
     total = verdicts.total()
     said = f"{total} pair{'s' * (total != 1)} -> {output}: "
     if rule is None:
-        said += "probabilities without a verdict" + _lower(fitted, precision, certainty, uncovered)
+        said += "probabilities without a verdict"
     else:
         withheld = f" ({far['unsure']} of text that the head does not know)" if far["unsure"] else ""
         said += f"{verdicts['yes']} yes, {verdicts['unsure']} unsure{withheld}, {verdicts['no']} no\n"
@@ -99,15 +95,6 @@ def match(
     withholds = rule is not None and not uncovered
     gathered += map(Sen2ProWarning, _about(total, far.total(), known, fitted.pairs_ is None, withholds))
     options.report(options.together(gathered, 2 * total), fitted.signature_)
-
-
-def _lower(fitted: MatchConfidence, precision: float, certainty: float, uncovered: bool) -> str:
-    """Name the highest usual precision below the one asked for that can be promised, if there is one."""
-    with options.notes():
-        for lower in (each for each in PRECISIONS if each < precision):
-            if fitted.threshold(precision=lower, certainty=certainty, uncovered=uncovered):
-                return f"; --precision {lower:g} can be promised"
-    return ""
 
 
 def _about(total: int, far: int, known: int, unknown: bool, withholds: bool) -> Iterator[str]:
