@@ -3,6 +3,8 @@
 import json
 import os
 import warnings
+from dataclasses import asdict
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,6 +22,7 @@ from sen2pro.confidence.saving import FILE
 from sen2pro.errors import Sen2ProError, Sen2ProWarning
 from sen2pro.metrics.probabilities import calibration_error
 
+SAVED = Path(__file__).with_name("saved")
 WORDS = "red green blue old new big small warm cold fast slow dark".split()
 
 
@@ -221,6 +224,12 @@ def test_another_model_or_other_settings_are_named(bert, tokenizer, tiny, confid
         MatchConfidence.load(tmp_path / "kept")  # the default model is another one
 
 
+def wider(candidate):
+    """Give a candidate a feature more; each has a weight, and its product with the cosine another one."""
+    for name, more in (("centre", [0]), ("spread", [1]), ("numbers", [0, 0])):
+        candidate[name] += more
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -229,6 +238,10 @@ def test_another_model_or_other_settings_are_named(bert, tokenizer, tiny, confid
         (lambda kept: (kept.pop("digest"), kept["candidate"]["numbers"].pop()), "do not belong together"),
         (lambda kept: (kept.pop("digest"), kept["testing"]["labels"].pop()), "one label, 0 or 1, for each score"),
         (lambda kept: (kept.pop("digest"), kept.update(format=9)), "format 9"),
+        (lambda kept: (kept.pop("digest"), kept.update(level=[0, -1])), "a slope above 0"),
+        (lambda kept: (kept.pop("digest"), kept["testing"]["scores"].__setitem__(0, 2)), "probabilities, from 0 to 1"),
+        (lambda kept: (kept.pop("digest"), kept["uncovered"]["testing"].append(10**6)), "numbers of rows below"),
+        (lambda kept: (kept.pop("digest"), wider(kept["candidate"])), "12 features of a pair, but there are 11"),
         (lambda kept: kept["candidate"].update(name="pickle"), "must be"),
     ],
 )
@@ -301,6 +314,51 @@ def test_text_that_the_head_does_not_know_is_said(one_pass):
     second = first[3:] + first[:3]
     with pytest.warns(Sen2ProWarning, match="far from what the head was fitted on"):
         MatchConfidence().fit(one_pass, first, second, [i % 2 for i in range(21)])
+
+
+def test_a_promise_is_for_pairs_that_the_head_knows_unless_asked_for(tiny):
+    a, b, y = drawn(600)
+    far = np.arange(600) % 3 == 0  # a third is unknown text, where labels are upside down
+    sides = []
+    for side in (a, b):
+        joined = Gaussian(side.joined.mean, side.joined.variance, None, np.where(far, 0.0, 1.0))
+        sides.append(Encoded(side.vectors, side.parts, joined, side.words))
+    with pytest.warns(Sen2ProWarning, match="200 of 600 pairs have a sentence far from what the head was fitted on"):
+        found = MatchConfidence().fit(tiny, *sides, np.where(far, ~y, y))
+    known, all_pairs = (found.threshold(recall=0.8, uncovered=uncovered) for uncovered in (False, True))
+    assert known.labels == 300 - found.uncovered_[1].sum()
+    assert all_pairs.labels == 300
+    assert known.threshold > all_pairs.threshold
+
+
+def test_a_pair_is_known_again_in_any_order_and_from_a_folder(tiny, tmp_path):
+    first = [f"the {a} {b}" for a in WORDS[:6] for b in WORDS[:6]]
+    second = [f"a {b} {a}" for a in WORDS[6:] for b in WORDS[:6]]
+    found = MatchConfidence().fit(tiny, first, second, [i % 2 for i in range(36)])
+    found.save(tmp_path / "kept")
+    again = MatchConfidence.load(tmp_path / "kept", model=tiny)
+    for each in (found, again):
+        matches = each.match([second[0], first[0], "a dog"], [first[0], second[1], "a cat"], None)
+        assert matches.fitted_on.tolist() == [True, False, False]
+        assert matches.verdict == ["", "", ""]
+        assert matches.probability == pytest.approx(
+            each.probability([second[0], first[0], "a dog"], [first[0], second[1], "a cat"])
+        )
+    assert MatchConfidence().fit(tiny, *drawn(40)).pairs_ is None  # what was encoded has no text
+
+
+def test_a_folder_of_version_0_6_says_the_same(tiny, tmp_path):
+    """The folder was written by 0.6.0, and so were the numbers; only its signature is that of the model here."""
+    kept = json.loads((SAVED / "pairs" / FILE).read_text())
+    del kept["digest"]
+    kept["signature"] = asdict(tiny.signature())
+    (tmp_path / FILE).write_text(json.dumps(kept))
+    found = MatchConfidence.load(tmp_path, model=tiny)
+    a, b, _ = drawn(3, seed=9)
+    assert found.probability(a, b) == pytest.approx([0.779753657120876, 0.22469359888851115, 0.5295769997442383])
+    assert found.pairs_ is None
+    assert found.threshold(recall=0.5) is not None
+    assert found.report().pairs == 40
 
 
 @pytest.mark.data

@@ -2,8 +2,10 @@
 
 import csv
 import json
+import re
 import shutil
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -84,7 +86,7 @@ def test_calibrate_reports_with_and_without_the_distribution_and_says_what_can_b
     assert "gain in log-loss" in said
     assert "96 pairs, 48 of them a match" in said
     assert "0.8 match from a probability of" in said
-    assert "0.95 none: 96 labels are too few to be sure; about" in said
+    assert re.search(r"0\.95 none: 9[46] labels are too few to be sure; about", said)  # those that the head knows
     assert "estimator:one-pass" in said
     assert (folder / "reliability.png").read_bytes()[:4] == b"\x89PNG"
 
@@ -104,12 +106,33 @@ def test_match_says_yes_where_the_precision_can_be_promised(calibrated, new, tmp
 
 
 def test_a_match_below_the_threshold_is_unsure():
-    from sen2pro.cli import match
     from sen2pro.confidence import Rule
+    from sen2pro.confidence.matches import verdicts
 
     rule = Rule("precision", 0.95, 0.95, threshold=0.8, share=0.5, labels=100)
-    verdicts = [match.verdict(p, rule) for p in (0.9, 0.8, 0.7, 0.5, 0.4)]
-    assert verdicts == ["yes", "yes", "unsure", "unsure", "no"]
+    said = verdicts(np.array([0.9, 0.8, 0.7, 0.5, 0.4]), rule, np.zeros(5, bool))
+    assert said == ["yes", "yes", "unsure", "unsure", "no"]
+
+
+def test_pairs_that_it_was_fitted_on_are_counted_and_said(calibrated, tmp_path):
+    first, second, _ = LABELLED[0]  # the order does not matter
+    data = table(tmp_path / "new.csv", [*NEW, (second, first), LABELLED[1][:2]], ("first", "second"))
+    code, said = run("match", data, tmp_path / "out.csv", "--confidence", calibrated[0], "--precision", "0.8")
+    assert code == 0, said
+    assert "note: 2 of 5 pairs were among those of sen2pro calibrate" in said
+    assert "No promise holds for them" in said
+
+
+def test_a_folder_of_version_0_6_has_no_list_of_its_pairs_and_this_is_said(calibrated, new, tmp_path):
+    shutil.copytree(calibrated[0], tmp_path / "old")
+    kept = json.loads((tmp_path / "old" / FILE).read_text())
+    for name in ("pairs", "uncovered", "digest"):
+        del kept[name]
+    (tmp_path / "old" / FILE).write_text(json.dumps(kept))
+    code, said = run("match", new, tmp_path / "out.csv", "--confidence", tmp_path / "old", "--precision", "0.8")
+    assert code == 0, said
+    assert "2 yes, 0 unsure, 1 no" in said
+    assert "does not say which pairs it has learned from" in said
 
 
 def test_where_nothing_can_be_promised_there_are_probabilities_and_how_many_labels_would_do(calibrated, new, tmp_path):
@@ -243,12 +266,27 @@ def test_a_folder_without_a_confidence_says_so(new, tmp_path):
     assert f"there is no confidence in {tmp_path}" in said
 
 
-def test_a_language_that_the_head_does_not_cover_gets_a_note(calibrated, tmp_path):
-    greek = "Η γάτα κοιμάται στον καναπέ.", "Το παιδί παίζει."
-    data = table(tmp_path / "new.csv", [*NEW, greek], ("first", "second"))
-    code, said = run("match", data, tmp_path / "out.csv", "--confidence", calibrated[0])
+@pytest.mark.parametrize(
+    "pair",
+    [
+        ("Η γάτα κοιμάται στον καναπέ.", "Η γάτα κοιμάται στον καναπέ!"),
+        ("猫睡在沙发上。", "猫在沙发上睡觉。"),
+    ],
+    ids=["Greek", "Chinese"],
+)
+def test_text_that_the_head_does_not_know_gets_no_yes_unless_asked_for(calibrated, tmp_path, pair):
+    data = table(tmp_path / "new.csv", [*NEW, pair], ("first", "second"))
+    arguments = "match", data, tmp_path / "out.csv", "--confidence", calibrated[0], "--precision", "0.8"
+    code, said = run(*arguments)
     assert code == 0, said
-    assert "note: 2 of 7 sentences are far from what the head was fitted on" in said
+    assert [row["match"] for row in rows_of(tmp_path / "out.csv")] == ["yes", "no", "yes", "unsure"]
+    assert "2 yes, 1 unsure (1 of text that the head does not know), 1 no" in said
+    assert "note: 1 of 4 pairs have a sentence far from what the head was fitted on" in said
+    assert "so none of them is a yes (--uncovered allows it)" in said
+    code, said = run(*arguments, "--uncovered", "--overwrite")
+    assert code == 0, said
+    assert [row["match"] for row in rows_of(tmp_path / "out.csv")] == ["yes", "no", "yes", "yes"]
+    assert "3 yes, 0 unsure, 1 no" in said
 
 
 def test_without_matplotlib_there_is_no_picture_and_this_is_said(tmp_path, monkeypatch):

@@ -3,6 +3,7 @@
 import json
 import os
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,12 +18,11 @@ from sen2pro.confidence.search import SearchConfidence
 from sen2pro.confidence.search_features import check_hits
 from sen2pro.confidence.search_fitting import choose_both, fit_logistic
 from sen2pro.errors import Sen2ProError, Sen2ProWarning
-from sen2pro.metrics.abstention import auroc, calibration, risk_coverage_area, share_answered
+from sen2pro.metrics.abstention import auroc, calibration, nauc, risk_coverage_area, share_answered
 from sen2pro.metrics.probabilities import calibration_error
 from sen2pro.paper.lab import Lab
 from sen2pro.paper.store import Store
 from sen2pro.paper.tables import reproduce
-from sen2pro.paper.tables.contest_rivals import nauc
 
 K = 6
 
@@ -183,6 +183,14 @@ def test_what_is_saved_says_the_same_when_it_is_loaded(tmp_path):
     again.save(tmp_path / "b")
 
 
+def test_a_folder_of_version_0_6_says_the_same():
+    """The folder was written by 0.6.0, and so were the numbers."""
+    found = SearchConfidence.load(Path(__file__).with_name("saved") / "search")
+    scores, _ = simulated(3, seed=9)
+    assert found.probability(scores) == pytest.approx([0.6272453036080885, 0.3296087360526716, 0.845726953031671])
+    assert found.answer_set(scores).tolist() == [5, 6, 2]
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -190,9 +198,15 @@ def test_what_is_saved_says_the_same_when_it_is_loaded(tmp_path):
         (lambda d: d | {"digest": None, "model": "x"}, "'model' is not for a file to set"),
         (lambda d: d | {"digest": None, "format": 9}, "format 9"),
         (lambda d: d | {"digest": None, "design": ["os"]}, "must be 'first' or"),
+        (lambda d: d | {"digest": None, "design": []}, "'design' must name"),
+        (lambda d: d | {"digest": None, "report": d["report"] | {"gain": 1.0}}, "'report' must have a gain"),
         (lambda d: d | {"digest": None, "temperature": 0}, "above 0"),
-        (lambda d: d | {"digest": None, "logistic": {"centre": [], "spread": [1], "weights": [1]}}, "'logistic' must"),
-        (lambda d: d | {"digest": None, "testing": {"scores": [1], "labels": [2]}}, "a label, 0 or 1"),
+        (lambda d: d | {"digest": None, "logistic": {"centre": [], "spread": [1], "weights": [1]}}, "as many spreads"),
+        (lambda d: d | {"digest": None, "logistic": {"centre": [], "spread": [], "weights": []}}, "'logistic' must"),
+        (
+            lambda d: d | {"digest": None, "testing": {"scores": [1], "labels": [2]}},
+            "one label, 0 or 1, for each score",
+        ),
     ],
 )
 def test_a_changed_folder_is_refused(tmp_path, change, message):
@@ -296,6 +310,13 @@ def test_measures_are_those_of_scikit_learn_mteb_and_of_a_resample_drawn_by_hand
     rows = np.repeat(np.arange(200), counts[0].astype(int))
     assert auroc(c, y)(counts)[0] == pytest.approx(roc_auc_score(y[rows], c[rows]))
     assert nauc(c, y)(counts)[0] == pytest.approx(of_mteb(c[rows], y[rows]))
+    for n in (7, 76, 200):  # ties, no ties, several resamples at once
+        for values in (c[:n], rng.normal(size=n)):
+            many = np.stack([np.bincount(rng.integers(0, n, n), minlength=n) for _ in range(5)]).astype(float)
+            drawn = [np.repeat(np.arange(n), row.astype(int)) for row in many]
+            expected = [of_mteb(values[rows], y[:n][rows]) for rows in drawn]
+            np.testing.assert_allclose(nauc(values, y[:n])(many), expected, atol=1e-12)
+    assert np.isnan(nauc(c, np.ones(200))(np.ones((1, 200)))[0])
     sure = np.where(c > 0.5, c, 1 - c)  # of two classes, the measure of the package looks at the likelier one
     expected = calibration_error(np.stack([1 - sure, sure], axis=1)[rows], y[rows].astype(int))
     assert calibration(sure, y)(counts)[0] == pytest.approx(expected, abs=1e-9)
@@ -343,7 +364,6 @@ def lab(tmp_path):
     folder = os.environ.get("SEN2PRO_DATA")
     if not folder or not os.path.isdir(os.path.join(folder, "confidence")):  # noqa: PTH112, PTH118
         pytest.skip("set SEN2PRO_DATA to a folder of evaluation data with confidence")
-    pytest.importorskip("mteb")
     return Lab(method="one-pass", limit=60, store=Store(tmp_path, show=False))
 
 

@@ -295,19 +295,30 @@ class Sen2Pro:
         prompt_name: str | None = None, prompt: str | None = None,
     ) -> dict[str, Gaussian]:  # fmt: skip
         """Return the Gaussians of model and data uncertainty apart, by name; arguments as for `encode`."""
-        texts, prefix = check_sentences(sentences), self.encoder.prompt(prompt, prompt_name)
+        parts = self._encoded(sentences, self.encoder.prompt(prompt, prompt_name), batch_size, show_progress_bar)[1]
+        return {name: part[0] for name, part in parts.items()} if isinstance(sentences, str) else parts
+
+    def encode_with_plain(self, sentences: Sequence[str]) -> tuple[Array, dict[str, Gaussian]]:
+        """Return what `sen2vec` and `encode_sources` give; with a head both are of the same pass."""
+        plain, parts = self._encoded(sentences, self.encoder.prompt(None, None), None, None)
+        return self.sen2vec(check_sentences(sentences)) if plain is None else plain, parts
+
+    def _encoded(
+        self, sentences: str | Sequence[str], prefix: str, batch_size: int | None, show: Show
+    ) -> tuple[Array | None, dict[str, Gaussian]]:
+        """Return the Gaussians of each source, and the plain vectors if a pass gave them."""
+        texts = check_sentences(sentences)
         counts = {source: self.samples[source] for source in self.sources}
         estimates: _Estimates = {}
-        coverage = None
+        plain = coverage = None
         if self.method != "one-pass" or not texts:
             moments = {source: Moments(len(texts), self.dim) for source in counts}
-            for source, index, _, vectors in self.sampler.draw(texts, prefix, counts, batch_size, show_progress_bar):
+            for source, index, _, vectors in self.sampler.draw(texts, prefix, counts, batch_size, show):
                 moments[source].update(index, vectors)
             estimates = {source: (each.mean, each.variance) for source, each in moments.items()}
         if self.method != "sampling" and texts:
-            estimates, coverage = self._with_head(texts, prefix, estimates, batch_size, show_progress_bar)
-        parts = {name: Gaussian(*each, self.signature(prefix, name), coverage) for name, each in estimates.items()}
-        return {name: part[0] for name, part in parts.items()} if isinstance(sentences, str) else parts
+            plain, estimates, coverage = self._with_head(texts, prefix, estimates, batch_size, show)
+        return plain, {name: Gaussian(*x, self.signature(prefix, name), coverage) for name, x in estimates.items()}
 
     def join(self, parts: Mapping[str, Gaussian]) -> Gaussian:
         """Join what `encode_sources` returned into what `encode` returns."""
@@ -323,8 +334,8 @@ class Sen2Pro:
 
     def _with_head(
         self, texts: list[str], prompt: str, sampled: _Estimates, batch_size: int | None, show: Show
-    ) -> tuple[_Estimates, Array]:
-        """Return mean and variance of each source, predicted or shrunk, and how well the head knows the sentences."""
+    ) -> tuple[Array, _Estimates, Array]:
+        """Return the plain vectors, mean and variance of each source, predicted or shrunk, and the head's coverage."""
         assert self._head is not None
         result: _Estimates = {}
         alone = self.method == "one-pass"
@@ -341,7 +352,7 @@ class Sen2Pro:
                 error, noise = self._head.errors[name], variance / n
                 mean = mean + error / np.maximum(error + noise, 1e-30) * (sampled[name][0] - mean)
             result[name] = on_sphere(mean, variance) if self.normalize else mean, variance
-        return result, self._head.coverage(states)
+        return plain, result, self._head.coverage(states)
 
     def distill(
         self, corpus: Sequence[str], *, samples: int = 16, held_out: float = 0.2, batch_size: int | None = None,

@@ -235,7 +235,7 @@ def _not_unicode(rng: Random, rows: int) -> pa.Array:
     return pa.StringArray.from_buffers(rows, *values.buffers()[1:])
 
 
-def _column(rng: Random, rows: int) -> tuple[pa.Array, list[Any] | None]:
+def column_of(rng: Random, rows: int) -> tuple[pa.Array, list[Any] | None]:
     """Return a column of some type, and its texts if it is a plain one."""
     texts = _strings(rng, rows)
     kinds = {
@@ -288,7 +288,7 @@ def parquet_table(rng: Random) -> tuple[pa.Table, list[dict[str, Any]] | None]:
     """Return a table of odd columns, and its rows if all of them are texts."""
     names, rows = columns(rng)[0], rng.randint(0, 5)
     names = names or ["text"]
-    made = [_column(rng, rows) for _ in names]
+    made = [column_of(rng, rows) for _ in names]
     plain = all(values is not None for _, values in made) and len(set(names)) == len(names)
     table = pa.Table.from_arrays([array for array, _ in made], names=names)
     found = [{name: made[i][1][row] for i, name in enumerate(names)} for row in range(rows)] if plain else None
@@ -356,7 +356,7 @@ class Labelled(Family):
         labels = [self._label(rng, kind) for _ in range(rows)]
         texts = [text(rng, 0.02) for _ in range(rows)]
         if suffix == ".parquet":
-            label, words = _column(rng, rows)[0], pa.array(texts)
+            label, words = column_of(rng, rows)[0], pa.array(texts)
             data = parquet_bytes(pa.table({"text": words, "label": label}), rng)
         elif suffix == ".jsonl":
             data = b"\n".join(spelled({"text": t, "label": la}, rng) for t, la in zip(texts, labels, strict=True))

@@ -18,8 +18,11 @@ from torch import nn
 from sen2pro import Gaussian, Sen2Pro, Whitening
 from sen2pro.classification import Sen2ProClassifier
 from sen2pro.classification.checkpoints import Checkpoint
+from sen2pro.confidence import MatchConfidence
+from sen2pro.confidence.search import SearchConfidence
 from sen2pro.estimation.head import _BASIS, Coverage, Head, Linear
 from sen2pro.estimation.shrinkage import Strength
+from sen2pro.estimation.specificity import SpecificityHead
 from sen2pro.files.gaussians import GaussianWriter, Stored
 from sen2pro.sampling.states import States
 
@@ -165,6 +168,62 @@ def classifier() -> tuple[dict[str, bytes], Sen2ProClassifier]:
         fitted = Sen2ProClassifier(Sen2Pro(str(model_folder()), samples=2)).fit(TEXTS, LABELS)
     fitted.save(place() / "classifier")
     return contents(place() / "classifier"), fitted
+
+
+@cache
+def specificity() -> tuple[dict[str, bytes], SpecificityHead]:
+    """Return a specificity head made by hand, and its files."""
+    draw = np.random.default_rng(3)
+
+    def rising(count: int) -> Any:
+        return np.sort(draw.normal(size=count)).astype(np.float32)
+
+    made = SpecificityHead(
+        space=dict.fromkeys(("model", "hash", "pooling", "whitening"), "x"),
+        corpus={"hash": "x", "size": 200},
+        layers=(1,),
+        r2=0.5,
+        terms=draw.normal(size=(_BASIS, 1)).astype(np.float32),
+        states=draw.normal(size=(2 * K, 2)).astype(np.float32),
+        directions=draw.normal(size=(2, 1)).astype(np.float32),
+        low=np.zeros(3, np.float32),
+        high=np.full(3, 5, np.float32),
+        quantiles=rising(101),
+        knots=np.log([1, 3, 9]).astype(np.float32),
+        centre=rising(3),
+        spread=np.ones(3, np.float32),
+        residuals=rising(101),
+    )
+    made.save(place() / "specificity")
+    return contents(place() / "specificity"), made
+
+
+PAIRS = [(f"the {a} runs", f"a {b} sleeps") for a in ("dog", "cat", "man", "child", "red") for b in "xyzqw"]
+
+
+@cache
+def match_confidence() -> tuple[dict[str, bytes], MatchConfidence]:
+    """Return a confidence of pairs and its files."""
+    first, second = zip(*PAIRS, strict=True)
+    fitted = MatchConfidence().fit(tiny(), first, second, [i % 2 for i in range(len(PAIRS))])
+    fitted.save(place() / "match")
+    return contents(place() / "match"), fitted
+
+
+@cache
+def search_confidence() -> tuple[dict[str, bytes], SearchConfidence]:
+    """Return a confidence of search and its files."""
+    scores, right = hits(40)
+    fitted = SearchConfidence().fit(scores, right, lengths=np.arange(1, 41))
+    fitted.save(place() / "search")
+    return contents(place() / "search"), fitted
+
+
+def hits(queries: int, k: int = 4) -> tuple[Any, Any]:
+    """Return the scores of the first k hits of some queries, and which are right."""
+    draw = np.random.default_rng(4)
+    scores = -np.sort(-draw.uniform(0.2, 0.9, (queries, k)), axis=1)
+    return scores, draw.uniform(size=scores.shape) < scores - 0.1
 
 
 class Training(NamedTuple):

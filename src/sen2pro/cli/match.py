@@ -5,7 +5,8 @@ from __future__ import annotations
 import csv
 import json
 from collections import Counter
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Iterator
+from typing import Annotated, Any
 
 from typer import Argument, Option
 
@@ -13,13 +14,9 @@ from sen2pro.cli import options
 from sen2pro.cli.terminal import Console
 from sen2pro.errors import Sen2ProError, Sen2ProWarning
 from sen2pro.files.atomic import replacing
-from sen2pro.files.pairs import Pair, PairSource
+from sen2pro.files.pairs import PairSource
 from sen2pro.files.text import LONGEST_LINE
 from sen2pro.progress import progress
-
-if TYPE_CHECKING:
-    from sen2pro.confidence import Encoded, MatchConfidence, Rule
-    from sen2pro.types import Array64
 
 _CHUNK = 256  # pairs in memory at once
 _NAMES = ("first", "second", "probability", "match")
@@ -35,6 +32,9 @@ def match(
     confidence: Annotated[str, Option(help="The folder that sen2pro calibrate wrote.")],
     precision: Annotated[float, Option(help="The least share of the pairs called a match that are one.")] = 0.95,
     certainty: Annotated[float, Option(help="One minus the chance that the labels mislead the promise.")] = 0.95,
+    uncovered: Annotated[
+        bool, Option("--uncovered", help="Allow a yes for text unlike all that the head knows: another language, ...")
+    ] = False,
     overwrite: options.Overwrite = False,
     longest_line: options.LongestLine = LONGEST_LINE,
     method: options.PairMethod = "auto",
@@ -42,7 +42,8 @@ def match(
     """Say of each pair how likely it is a match, and call it one where the precision can be promised.
 
     The output has the columns first, second, probability and match. yes keeps the promise. unsure is more likely a
-    match than not, but not surely enough. no is more likely none. Where no threshold keeps the promise, match is empty.
+    match than not, but not surely enough, or its text is unlike all that the head knows. no is more likely none. Where
+    no threshold keeps the promise, match is empty. The promise does not hold for pairs that sen2pro calibrate had.
 
     Give the model and the settings that sen2pro calibrate had.
     """
@@ -52,12 +53,11 @@ def match(
     if number == 0:
         raise Sen2ProError(f"there are no pairs in {pairs}")
     from sen2pro.confidence import MatchConfidence
-    from sen2pro.files.encoding import far_from_head
 
-    suffix, verdicts, far, sentences = path.suffix.lower(), Counter[str](), 0, 0
+    suffix, verdicts, far, known = path.suffix.lower(), Counter[str](), Counter[str](), 0
     with options.notes() as gathered:
         fitted = MatchConfidence.load(confidence, model=options.load_for_pairs(method, settings))
-        rule = fitted.threshold(precision=precision, certainty=certainty)
+        rule = fitted.threshold(precision=precision, certainty=certainty, uncovered=uncovered)
         with (
             replacing(path) as part,
             part.open("w", encoding="utf-8", newline="") as file,
@@ -67,53 +67,49 @@ def match(
             if suffix != ".jsonl":
                 table.writerow(_NAMES)
             for chunk in source.pairs(_CHUNK):
-                probabilities, encoded = _probabilities(fitted, chunk)
-                far, sentences = far + far_from_head(encoded.joined), sentences + len(encoded)
-                for pair, p in zip(chunk, probabilities.tolist(), strict=True):
-                    word = verdict(p, rule)
-                    verdicts[word] += 1
+                sides = [pair.text for pair in chunk], [pair.second for pair in chunk]
+                found = fitted.match(*sides, rule, uncovered=uncovered)
+                for pair, p, word in zip(chunk, found.probability.tolist(), found.verdict, strict=True):
                     if suffix == ".jsonl":
                         row = (pair.text, pair.second, round(p, 6), word or None)
                         file.write(json.dumps(dict(zip(_NAMES, row, strict=True)), ensure_ascii=False) + "\n")
                     else:
                         table.writerow((pair.text, pair.second, f"{p:.6f}", word))
+                verdicts.update(found.verdict)
+                far.update(word for word, is_far in zip(found.verdict, found.uncovered, strict=True) if is_far)
+                known += 0 if found.fitted_on is None else int(found.fitted_on.sum())
                 advance(len(chunk))
     total = verdicts.total()
     said = f"{total} pair{'s' * (total != 1)} -> {output}: "
     if rule is None:
         said += "probabilities without a verdict"
     else:
-        said += f"{verdicts['yes']} yes, {verdicts['unsure']} unsure, {verdicts['no']} no\n"
+        withheld = f" ({far['unsure']} of text that the head does not know)" if far["unsure"] else ""
+        said += f"{verdicts['yes']} yes, {verdicts['unsure']} unsure{withheld}, {verdicts['no']} no\n"
         said += (
             f"A yes starts at a probability of {rule.threshold:.4f}. At least {100 * precision:g} % of the yes are a "
             f"match, with a certainty of {100 * certainty:g} %, for pairs like those of sen2pro calibrate. Nothing is "
             "promised for a no."
         )
     Console().say(said)
-    if far:
-        gathered.append(
-            Sen2ProWarning(
-                f"{far} of {sentences} sentences are far from what the head was fitted on, another language or length "
-                "for instance; their probabilities may be off. Calibrate and match with --method sampling, or with a "
-                "head for such text (sen2pro distill)"
-            )
+    withholds = rule is not None and not uncovered
+    gathered += map(Sen2ProWarning, _about(total, far.total(), known, fitted.pairs_ is None, withholds))
+    options.report(options.together(gathered, 2 * total), fitted.signature_)
+
+
+def _about(total: int, far: int, known: int, unknown: bool, withholds: bool) -> Iterator[str]:
+    """Yield what is to be said of pairs for which the promise does not hold."""
+    if known:
+        yield (
+            f"{known} of {total} pairs were among those of sen2pro calibrate, and their probabilities are too sure. No "
+            "promise holds for them, so leave them out when you count"
         )
-    options.report(options.together(gathered, sentences), fitted.signature_)
-
-
-def _probabilities(fitted: MatchConfidence, pairs: list[Pair]) -> tuple[Array64, Encoded]:
-    """Return the probability of each pair (n,), and the sentences that differ, encoded once."""
-    from sen2pro.confidence import encode
-
-    texts = [text for pair in pairs for text in (pair.text, pair.second)]
-    rows = {text: row for row, text in enumerate(dict.fromkeys(texts))}
-    encoded = encode(fitted.model_, list(rows))
-    first, second = ([rows[text] for text in texts[side::2]] for side in (0, 1))
-    return fitted.probability(encoded[first], encoded[second]), encoded
-
-
-def verdict(probability: float, rule: Rule | None) -> str:
-    """Return yes, unsure or no, or nothing where no rule keeps the promise."""
-    if rule is None:
-        return ""
-    return "yes" if probability >= rule.threshold else "unsure" if probability >= 0.5 else "no"
+    elif unknown:
+        yield "this confidence does not say which pairs it has learned from (0.6 did not keep that); calibrate again"
+    if far:
+        yield (
+            f"{far} of {total} pairs have a sentence far from what the head was fitted on, of another language or "
+            "length for instance; their probabilities may be off"
+            + (", so none of them is a yes (--uncovered allows it)" if withholds else "")
+            + ". Calibrate and match with --method sampling, or with a head for such text (sen2pro distill)"
+        )

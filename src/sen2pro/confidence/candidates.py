@@ -29,9 +29,9 @@ class Scale:
 
     @classmethod
     def of(cls, features: Array64) -> Scale:
-        """Return those of some features (n, f); one that never varies is left as it is."""
-        spread = features.std(axis=0)
-        return cls(features.mean(axis=0), np.where(spread > 1e-9, spread, 1.0))
+        """Return those of some features (n, f); one that never varies, but for rounding, is left as it is."""
+        centre, spread = features.mean(axis=0), features.std(axis=0)
+        return cls(centre, np.where(spread > 1e-12 * (1 + np.abs(centre)), spread, 1.0))
 
     def __call__(self, features: Array64) -> Array64:
         """Return features of mean 0 and spread 1."""
@@ -65,6 +65,13 @@ DESIGNS: dict[str, Callable[[Array64], Array64]] = {
     "isotonic": _platt,
     "lengths": _lengths,
     "distribution": _with_products,
+}
+TITLES = {
+    "platt": "Platt, cosine",
+    "isotonic": "isotonic, cosine",
+    "beta": "beta, cosine",
+    "lengths": "logistic, cosine and lengths",
+    "distribution": "logistic, with the distribution",
 }
 WITHOUT, WITH = ("platt", "beta", "isotonic", "lengths"), ("distribution",)
 
@@ -110,7 +117,7 @@ def logistic(x: Array64, y: Array64, centre: Array64, strength: float) -> Array6
     """Return intercept and coefficients of a logistic regression whose coefficients are drawn to a centre.
 
     It is the most probable one under a Gaussian prior of precision `strength`, by Newton's method. The intercept is
-    free.
+    all but free: it stays finite where all labels are of one kind.
     """
     ones = np.concatenate([np.ones((len(x), 1)), x], axis=1)
     pull = np.r_[1e-6, np.full(x.shape[1], strength)]

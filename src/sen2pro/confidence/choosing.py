@@ -57,12 +57,13 @@ def choose(
         found[name] = strength, tried[strength]
     costs = {name: losses(logits, labels) for name, (_, logits) in found.items()}
     best = min(costs, key=lambda name: float(costs[name].mean()))
-    chosen = next(name for name in names if _about_as_good(costs[name] - costs[best]))
+    chosen = next(name for name in names if about_as_good(costs[name] - costs[best]))
     strength, logits = found[chosen]
     return Chosen(fit(chosen, features, labels, strength, slope), logits)
 
 
-def _about_as_good(excess: Array64) -> bool:
+def about_as_good(excess: Array64) -> bool:
+    """Tell whether losses exceed others (n,) by at most one standard error."""
     return bool(excess.mean() <= excess.std() / np.sqrt(len(excess)))
 
 

@@ -11,7 +11,6 @@ import numpy as np
 from sen2pro.checks import check_sentences
 from sen2pro.distances import distance_pairwise
 from sen2pro.errors import Sen2ProError
-from sen2pro.estimation.head import on_sphere
 from sen2pro.gaussian import Gaussian
 from sen2pro.model import Sen2Pro
 from sen2pro.signature import Signature
@@ -58,26 +57,8 @@ def encode(model: Sen2Pro, sentences: Sequence[str]) -> Encoded:
         raise Sen2ProError(f"model must be a Sen2Pro, not {type(model).__name__}")
     texts = check_sentences(sentences)
     words = np.array([len(text.split()) for text in texts], np.float64)
-    if model.method == "one-pass" and model.head is not None and texts:
-        vectors, parts = _one_pass(model, texts)
-    else:
-        vectors, parts = model.sen2vec(texts), model.encode_sources(texts)
+    vectors, parts = model.encode_with_plain(texts)
     return Encoded(vectors, parts, model.join(parts), words)
-
-
-def _one_pass(model: Sen2Pro, texts: list[str]) -> tuple[Array, dict[str, Gaussian]]:
-    """Return what `sen2vec` and `encode_sources` give, of a single pass."""
-    head, prompt = model.head, model.encoder.prompt(None, None)
-    assert head is not None
-    states = model.sampler.plain(texts, prompt, layers=head.layers)
-    vectors, coverage = model.sampler.finish(states.vectors), head.coverage(states)
-    parts = {}
-    for name in model.sources:
-        shift, variance = head.predict(states, name)
-        mean = vectors + shift
-        mean = on_sphere(mean, variance) if model.normalize else mean
-        parts[name] = Gaussian(mean, variance, model.signature(prompt, name), coverage)
-    return vectors, parts
 
 
 def names(sources: Sequence[str]) -> tuple[str, ...]:

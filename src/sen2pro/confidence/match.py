@@ -10,40 +10,36 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
-from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from sen2pro.checks import check_seed, check_sentences, listed, share
+from sen2pro.checks import check_sentences, listed, share
 from sen2pro.confidence import report as reports
 from sen2pro.confidence import saving
+from sen2pro.confidence.base import Confidence, Examples, Wording, check_kinds, held_out, rule_or_warning
 from sen2pro.confidence.candidates import level
 from sen2pro.confidence.choosing import better, choose_both, judged
 from sen2pro.confidence.default import shipped_slope
-from sen2pro.confidence.features import Encoded, encode, features
-from sen2pro.confidence.guarantee import Rule, promise
+from sen2pro.confidence.features import Encoded, encode, features, names
+from sen2pro.confidence.guarantee import Rule
+from sen2pro.confidence.matches import Matches, far_pairs, pair_digest, verdicts
 from sen2pro.errors import Sen2ProError, Sen2ProWarning, shown
-from sen2pro.files.encoding import far_from_head
 from sen2pro.files.text import check_path
 from sen2pro.gaussian import Gaussian
 from sen2pro.model import Sen2Pro
 from sen2pro.signature import MATTERS, Signature
 from sen2pro.types import Array64
 
-FEWEST = 20  # labelled pairs
-_FEWEST_OF_A_KIND = 4  # so that each half has two
 _OF_THE_FIT = (*MATTERS, "samples", "max_length", "prompt")  # what may not differ between fitting and using
 Sentences = str | Sequence[str] | Encoded
 
 
-class NothingPromised(Sen2ProWarning):
-    """No threshold can keep the promise; `labels_needed` would probably do (None: no number of them)."""
-
-    def __init__(self, reason: str, labels_needed: int | None) -> None:
-        self.labels_needed = labels_needed
-        super().__init__(reason)
+_PAIRS = Wording(
+    "pairs", 50, ("no match", "a match"), "all {n} labels are of one kind ({kind}); give both kinds",
+    "there are {yes} matches and {no} others",
+)  # fmt: skip
 
 
-class MatchConfidence(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+class MatchConfidence(Confidence):
     """Learn from labelled pairs how likely two sentences match, with their distributions as features.
 
     Pairs are split in two at random, matches and others alike; a pair that stands there twice is on one side. One part
@@ -90,13 +86,12 @@ class MatchConfidence(BaseEstimator):  # type: ignore[misc]  # scikit-learn has 
         labels
             1 for a match, else 0; or grades, where `match_from` says which are a match.
         """
-        seed, held_share = check_seed(self.seed), share(self.held_out)
-        if held_share is None or held_share > 0.9:
-            raise Sen2ProError(f"held_out must be a share from 0 to 0.9, not {shown(self.held_out)}")
+        seed, part = self._check_settings()
         y = _checked_labels(labels, self.match_from)
-        x, groups = self._pairs(model, first, second)
+        x, groups, far = self._pairs(model, first, second)
         if len(x) != len(y):
             raise Sen2ProError(f"there are {len(x)} pairs, but {len(y)} labels")
+        _warn_of_uncovered(far, ", and a promise is for the others (but see uncovered=True)")
         self.model_, self.signature_ = model, model.signature()
         self.repeated_ = int(len(groups) - len(np.unique(groups)))
         if self.repeated_:
@@ -106,7 +101,7 @@ class MatchConfidence(BaseEstimator):  # type: ignore[misc]  # scikit-learn has 
                 Sen2ProWarning,
                 stacklevel=2,
             )
-        held = _held_out(y, groups, held_share, seed)
+        held = held_out(y, groups, part, seed)
         rest, slope = ~held, shipped_slope(model.signature())
         self.chosen_ = better(*(both := choose_both(x[rest], y[rest], groups[rest], slope, seed)), y[rest])
         fitted, logits = self.chosen_.fitted, self.chosen_.logits
@@ -115,6 +110,10 @@ class MatchConfidence(BaseEstimator):  # type: ignore[misc]  # scikit-learn has 
         once = np.unique(groups[held], return_index=True)[1]
         self.planning_ = self._at_level(logits), y[rest]
         self.testing_ = self._at_level(tested)[once], y[held][once]
+        self.uncovered_ = far[rest], far[held][once]
+        self.pairs_ = None
+        if not isinstance(first, Encoded) and not isinstance(second, Encoded):
+            self.pairs_ = frozenset(map(pair_digest, first, second))
         without, with_ = judged(x, y, groups, slope, seed)
         self.judged_ = (with_ if self.chosen_ is both[1] else without), y
         self.report_ = reports.compared(without, with_, y, fitted.name, self.repeated_)
@@ -129,8 +128,26 @@ class MatchConfidence(BaseEstimator):  # type: ignore[misc]  # scikit-learn has 
         check_is_fitted(self)
         single = isinstance(a, str) and isinstance(b, str)
         left, right = self._encoded(self.model_, [a] if single else a, [b] if single else b)
+        _warn_of_uncovered(far_pairs(left, right))
         found = self._at_level(self.chosen_.fitted.logits(features(left, right)))
         return float(found[0]) if single else found
+
+    def match(
+        self, a: str | Sequence[str], b: str | Sequence[str], rule: Rule | None, *, uncovered: bool = False
+    ) -> Matches:
+        """Say of each pair of sentences whether it is a match, by a rule that `threshold` gave.
+
+        A pair with a sentence that the head does not know (another language for instance) is `unsure` at best: nothing
+        can be promised for it. With `uncovered` it is treated as the others; then give `threshold` the same.
+        """
+        check_is_fitted(self)
+        left, right = self._encoded(self.model_, *([side] if isinstance(side, str) else side for side in (a, b)))
+        probability = self._at_level(self.chosen_.fitted.logits(features(left, right)))
+        far = far_pairs(left, right)
+        words = verdicts(probability, rule, np.zeros(len(far), bool) if uncovered else far)
+        pairs = zip(check_sentences(a), check_sentences(b), strict=True)
+        known = None if self.pairs_ is None else np.array([pair_digest(*pair) in self.pairs_ for pair in pairs])
+        return Matches(probability, words, far, known)
 
     def threshold(
         self,
@@ -139,6 +156,7 @@ class MatchConfidence(BaseEstimator):  # type: ignore[misc]  # scikit-learn has 
         recall: float | None = None,
         false_matches: float | None = None,
         certainty: float = 0.95,
+        uncovered: bool = False,
     ) -> Rule | None:
         """Return a threshold on `probability` that keeps one promise for new pairs from the same source.
 
@@ -151,21 +169,21 @@ class MatchConfidence(BaseEstimator):  # type: ignore[misc]  # scikit-learn has 
             The promise: the least precision or recall, or the most false matches in a thousand pairs.
         certainty
             One minus the chance that the labels mislead us.
+        uncovered
+            The promise is for pairs whose sentences the head knows (see `Gaussian.coverage`); with True, for all pairs.
         """
         check_is_fitted(self)
-        if not len(self.testing_[1]):
-            raise Sen2ProError("all labels were used for fitting (held_out=0), so none can test a promise")
-        found = promise(
-            *self.testing_,
-            precision=precision,
-            recall=recall,
-            false_matches=false_matches,
-            certainty=certainty,
-            planned_by=self.planning_,
+        testing, planning = self._tested(), self.planning_
+        if not uncovered:
+            planning, testing = map(_covered, (planning, testing), self.uncovered_)
+        if not len(testing[1]) or not len(planning[1]):
+            raise Sen2ProError(
+                "the head knows too few of the labelled pairs to promise anything for text that it knows; label pairs "
+                "of such text, or pass uncovered=True"
+            )
+        return rule_or_warning(
+            testing, planning, precision=precision, recall=recall, false_matches=false_matches, certainty=certainty
         )
-        if found.rule is None:
-            warnings.warn(NothingPromised(found.reason, found.labels_needed), stacklevel=2)
-        return found.rule
 
     def report(self) -> reports.Report:
         """Return how good the probabilities are, with the distribution and without; it prints as a table."""
@@ -180,26 +198,32 @@ class MatchConfidence(BaseEstimator):  # type: ignore[misc]  # scikit-learn has 
     def save(self, folder: str | Path) -> None:
         """Write all but the model to a folder that must be new or empty."""
         check_is_fitted(self)
-        saving.save(self, check_path(folder))
+        saving.save_pairs(self, check_path(folder))
 
     @classmethod
     def load(cls, folder: str | Path, model: Sen2Pro | None = None) -> MatchConfidence:
         """Read what `save` wrote; `model` is the one it was fitted with, by default the package's own in one pass."""
-        found = saving.load(cls, check_path(folder))
+        found = saving.load_pairs(cls, check_path(folder))
         model = Sen2Pro(method="one-pass") if model is None else model
         _check_signature(found.signature_, model.signature())
+        expected, given = len(names(model.sources)), len(found.chosen_.fitted.scale.centre)
+        if expected != given:
+            raise Sen2ProError(f"{folder} has numbers for {given} features of a pair, but there are {expected}")
         found.model_ = model
         return found
 
-    def _pairs(self, model: Sen2Pro, first: Any, second: Any) -> tuple[Array64, NDArray[np.int64]]:
-        """Return the features of the pairs (n, f), and the number of each pair (n,): the same for equal ones."""
+    def _pairs(self, model: Sen2Pro, first: Any, second: Any) -> tuple[Array64, NDArray[np.int64], NDArray[np.bool_]]:
+        """Return the features of the pairs (n, f), a number for each (n,), the same for equal ones, and which are far.
+
+        A pair is far if the head does not know one of its sentences.
+        """
         left, right = self._encoded(model, first, second)
-        x = features(left, right)
+        x, far = features(left, right), far_pairs(left, right)
         if isinstance(first, Encoded) or isinstance(second, Encoded):
-            return x, np.unique(x, axis=0, return_inverse=True)[1].reshape(-1).astype(np.int64)
+            return x, np.unique(x, axis=0, return_inverse=True)[1].reshape(-1).astype(np.int64), far
         numbers: dict[tuple[str, ...], int] = {}
         keys = [tuple(sorted(pair)) for pair in zip(first, second, strict=True)]
-        return x, np.array([numbers.setdefault(key, len(numbers)) for key in keys])
+        return x, np.array([numbers.setdefault(key, len(numbers)) for key in keys]), far
 
     def _encoded(self, model: Sen2Pro, a: Any, b: Any) -> tuple[Encoded, Encoded]:
         for side in (a, b):
@@ -219,7 +243,6 @@ class MatchConfidence(BaseEstimator):  # type: ignore[misc]  # scikit-learn has 
             left, right = check_sentences(a), check_sentences(b)
             texts = {text: number for number, text in enumerate(dict.fromkeys([*left, *right]))}
             every = encode(model, list(texts))
-            _warn_of_uncovered(every)
             found = every[[texts[text] for text in left]], every[[texts[text] for text in right]]
         if len(found[0]) != len(found[1]) or not len(found[0]):
             raise Sen2ProError(f"pairs take two lists of one length, not of {len(found[0])} and {len(found[1])}")
@@ -234,9 +257,6 @@ def _checked_labels(labels: Any, match_from: float | None) -> Array64:
     values = np.asarray(listed(labels, "a list of labels"))
     if values.ndim != 1:
         raise Sen2ProError(f"labels must be a list of numbers, not of shape {values.shape}")
-    n = len(values)
-    if n < FEWEST:
-        raise Sen2ProError(f"{n} labelled pairs are too few: it takes at least {FEWEST}, and 50 for a useful fit")
     if values.dtype.kind not in "biuf" or not np.isfinite(values).all():
         raise Sen2ProError(f"labels must be numbers: 1 for a match and 0 for none, not {shown(values[0].item())}")
     if match_from is not None:
@@ -251,28 +271,8 @@ def _checked_labels(labels: Any, match_from: float | None) -> Array64:
                 "If they are grades, say from which grade on they are a match, for instance match_from=4"
             )
         y = values.astype(np.float64)
-    matches = int(y.sum())
-    if matches in (0, n):
-        raise Sen2ProError(f"all {n} labels are of one kind ({'a match' if matches else 'no match'}); give both kinds")
-    if min(matches, n - matches) < _FEWEST_OF_A_KIND:
-        raise Sen2ProError(
-            f"there are {matches} matches and {n - matches} others; it takes at least {_FEWEST_OF_A_KIND} of each kind"
-        )
+    check_kinds(y, _PAIRS)
     return y
-
-
-def _held_out(y: Array64, groups: NDArray[np.int64], part: float, seed: int) -> NDArray[np.bool_]:
-    """Tell which pairs are held out: so large a part of the matches, and of the others; equal pairs together."""
-    held = np.zeros(len(y), bool)
-    if not part:
-        return held
-    rng = np.random.default_rng(seed)
-    first_label = np.zeros(int(groups.max()) + 1)
-    first_label[groups[::-1]] = y[::-1]
-    for kind in (0, 1):
-        members = rng.permutation(np.unique(groups[first_label[groups] == kind]))
-        held |= np.isin(groups, members[: round(part * len(members))])
-    return held
 
 
 def _check_signature(fitted: Signature, given: Signature) -> None:
@@ -288,12 +288,15 @@ def _check_signature(fitted: Signature, given: Signature) -> None:
         )
 
 
-def _warn_of_uncovered(encoded: Encoded) -> None:
-    far = far_from_head(encoded.joined)
-    if far:
+def _covered(examples: Examples, far: NDArray[np.bool_]) -> Examples:
+    return examples[0][~far], examples[1][~far]
+
+
+def _warn_of_uncovered(far: NDArray[np.bool_], more: str = "") -> None:
+    if far.any():
         warnings.warn(
-            f"{far} of {len(encoded)} sentences are far from what the head was fitted on, another language or length "
-            "for instance; their probabilities may be off",
+            f"{far.sum()} of {len(far)} pairs have a sentence far from what the head was fitted on, of another "
+            f"language or length for instance; their probabilities may be off{more}",
             Sen2ProWarning,
-            stacklevel=4,
+            stacklevel=3,
         )

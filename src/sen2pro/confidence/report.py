@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from scipy.special import expit
 
-from sen2pro.confidence.candidates import losses
+from sen2pro.confidence.candidates import TITLES, losses
 from sen2pro.metrics.probabilities import calibration_error, interval
 from sen2pro.metrics.statistics import mean_statistic, paired_bootstrap
 from sen2pro.types import Array64
@@ -43,16 +45,23 @@ class Report:
     verdict: str
 
     def __str__(self) -> str:
-        rows = {"without the distribution": self.without, "with the distribution": self.with_distribution}
-        lines = [f"{'':26}{'log-loss':>10}{'AUROC':>8}{'calibration error':>19}"]
-        lines += [
-            f"{name:26}{line.log_loss:10.4f}{line.auroc:8.3f}{line.calibration_error:19.3f}"
-            for name, line in rows.items()
-        ]
-        lines.append(f"gain in log-loss {self.gain:+.4f} [{self.low:+.4f}, {self.high:+.4f}]: {self.verdict}")
         repeated = f"; {self.repeated} stand there more than once" if self.repeated else ""
-        lines.append(f"{self.pairs} pairs, {self.matches} of them a match{repeated}; in use: {self.chosen}")
-        return "\n".join(lines)
+        used = TITLES.get(self.chosen, self.chosen)
+        last = f"{self.pairs} pairs, {self.matches} of them a match{repeated}; in use: {used}"
+        return "\n".join([*table(self.without, self.with_distribution, vars(self)), last])
+
+
+def table(without: Line, with_: Line | None, about: Mapping[str, Any]) -> list[str]:
+    """Return the lines of a table with both ways, and what the distribution gains (None if there is none)."""
+    rows = {"without the distribution": without, "with the distribution": with_}
+    lines = [f"{'':26}{'log-loss':>10}{'AUROC':>8}{'calibration error':>19}"]
+    lines += [
+        f"{name:26}{line.log_loss:10.4f}{line.auroc:8.3f}{line.calibration_error:19.3f}"
+        for name, line in rows.items()
+        if line is not None
+    ]
+    gain = "gain in log-loss {gain:+.4f} [{low:+.4f}, {high:+.4f}]: ".format(**about) if with_ is not None else ""
+    return [*lines, gain + str(about["verdict"])]
 
 
 def measured(logits: Array64, labels: Array64) -> Line:
@@ -73,20 +82,17 @@ def two_columns(probabilities: Array64) -> Array64:
 
 def compared(without: Array64, with_: Array64, labels: Array64, chosen: str, repeated: int) -> Report:
     """Compare the logits (n,) of two ways on the same labels."""
-    statistics = [mean_statistic(losses(logits, labels)) for logits in (with_, without)]
-    found = paired_bootstrap(statistics[:1], statistics[1], len(labels), smaller_is_better=True)
     return Report(
-        pairs=len(labels),
-        matches=int(labels.sum()),
-        repeated=repeated,
-        chosen=chosen,
-        without=measured(without, labels),
-        with_distribution=measured(with_, labels),
-        gain=-found.gain,
-        low=-found.high,
-        high=-found.low,
-        verdict=found.verdict,
-    )
+        len(labels), int(labels.sum()), repeated, chosen, measured(without, labels), measured(with_, labels),
+        *gained(without, with_, labels),
+    )  # fmt: skip
+
+
+def gained(without: Array64, with_: Array64, labels: Array64) -> tuple[float, float, float, str]:
+    """Return how much smaller the log-loss is with the distribution, the ends of its interval, and the verdict."""
+    ours, baseline = (mean_statistic(losses(logits, labels)) for logits in (with_, without))
+    found = paired_bootstrap([ours], baseline, len(labels), smaller_is_better=True)
+    return -found.gain, -found.high, -found.low, found.verdict
 
 
 def plot(logits: Array64, labels: Array64, path: str | Path) -> None:

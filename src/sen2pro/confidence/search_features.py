@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import softmax
 
 from sen2pro.arrays import check_numbers
@@ -14,17 +14,32 @@ from sen2pro.errors import Sen2ProError, first_line
 from sen2pro.types import Array64
 
 FEWEST_HITS = 2
-# From the simplest to the largest: of candidates that are about as good, the first is taken.
+# From the simplest to the largest: of candidates that are about as good, the first is taken. Each starts with the first
+# score.
 DESIGNS = {
     "first score": ("first",),
     "first score and gap": ("first", "gap"),
     "summary of the scores": ("first", "gap", "mean", "spread", "entropy"),
     "sorted scores": ("sorted",),
-    "summary and sorted scores": ("gap", "spread", "entropy", "sorted"),
+    "summary and sorted scores": ("sorted", "gap", "spread", "entropy"),
 }
+PARTS = tuple(dict.fromkeys(part for design in DESIGNS.values() for part in design))
 DISTRIBUTION = ("variances", "agreement")  # what only a distribution gives
 EXTRAS = ("lengths", "votes", *DISTRIBUTION)
 TEMPERATURES = (0.25, 0.5, 1.0, 2.0)  # of the softmax, in units of the usual spread of a list
+
+
+class Extras(TypedDict, total=False):
+    """What may be known of n queries beside the scores of their hits."""
+
+    lengths: ArrayLike | None
+    """Of the queries, in words for instance (n,)."""
+    votes: ArrayLike | None
+    """Share of the first hits that give the same answer as the first one (n,), where hits are examples of answers."""
+    variances: ArrayLike | None
+    """Total variances of the query (model, data), and perhaps of its first hit (model, data): (n, 2) or (n, 4)."""
+    agreement: ArrayLike | None
+    """Share of the first hits that come up again when the query is drawn from its distribution (n,)."""
 
 
 @dataclass(frozen=True, eq=False)

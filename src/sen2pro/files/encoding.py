@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from sen2pro.files.gaussians import GaussianWriter
 from sen2pro.files.sentences import Source
 from sen2pro.gaussian import Gaussian
@@ -15,7 +18,13 @@ FAR = 0.01  # a coverage below which a prediction is not to be trusted
 
 def far_from_head(gaussian: Gaussian) -> int:
     """Return how many sentences are unlike all that the head was fitted on."""
-    return 0 if gaussian.coverage is None else int((gaussian.coverage < FAR).sum())
+    return int(is_far(gaussian).sum())
+
+
+def is_far(gaussian: Gaussian) -> NDArray[np.bool_]:
+    """Tell which sentences (n,) are unlike all that the head was fitted on; without a head, none."""
+    coverage = np.ones(len(gaussian)) if gaussian.coverage is None else gaussian.coverage
+    return np.asarray(coverage < FAR)
 
 
 def encode_into(

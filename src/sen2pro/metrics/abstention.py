@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.integrate import trapezoid
 
 from sen2pro.metrics.probabilities import BINS
 from sen2pro.metrics.statistics import Statistic
 from sen2pro.types import Array64
+
+_RATES = np.linspace(0, 1, 11)[:-1]  # of withheld answers, as mteb has them
 
 
 def auroc(confidence: ArrayLike, right: ArrayLike) -> Statistic:
@@ -69,6 +72,39 @@ def share_answered(confidence: ArrayLike, right: ArrayLike, precision: float = 0
         return np.asarray(np.where(enough, answered, 0).max(axis=1) / drawn.sum(axis=1))
 
     return share
+
+
+def nauc(confidence: ArrayLike, right: ArrayLike) -> Statistic:
+    """Return mteb's normalised area under the abstention curve (arXiv 2402.12997): 1 is perfect, 0 is chance.
+
+    The curve is the share of right answers after the least sure 0, 10, ... 90 % were withheld; of equally sure ones,
+    each counts as the mean of the group. It is undefined (NaN) where all answers are right, or wrong.
+
+    >>> float(nauc([0.9, 0.8, 0.7, 0.1], [1, 1, 0, 0])(np.ones((1, 4)))[0])
+    1.0
+    """
+    order, last, y = _sorted(-np.asarray(confidence, np.float64), right)  # from the least sure on
+    first = np.r_[0, last[:-1] + 1]
+
+    def area(counts: Array64) -> Array64:
+        drawn = counts[:, order]
+        size, good = (np.add.reduceat(each, first, axis=1).cumsum(axis=1) for each in (drawn, drawn * y))
+        n, yes = size[:, -1:], good[:, -1:]
+        withheld = np.minimum(np.rint(_RATES * n), n - 1)
+        # What was right among those withheld: within a group of ties, it grows evenly.
+        lost = np.stack([np.interp(*row) for row in zip(withheld, _from_zero(size), _from_zero(good), strict=True)])
+        ours, best = ((yes - each) / (n - withheld) for each in (lost, np.maximum(withheld - (n - yes), 0)))
+        flat = (yes / n)[:, 0] * (_RATES[-1] - _RATES[0])
+        room = trapezoid(best, _RATES, axis=1) - flat
+        defined = (yes > 0)[:, 0] & (yes < n)[:, 0]
+        gained = trapezoid(ours, _RATES, axis=1) - flat
+        return np.asarray(np.where(defined, gained / np.where(defined, room, 1), np.nan))
+
+    return area
+
+
+def _from_zero(values: Array64) -> Array64:
+    return np.concatenate([np.zeros((len(values), 1)), values], axis=1)
 
 
 def calibration(probability: ArrayLike, right: ArrayLike, bins: int = BINS) -> Statistic:

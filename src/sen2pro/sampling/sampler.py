@@ -48,7 +48,7 @@ class Sampler:
                 "some sentences have no spaces and count as one word each, so their data uncertainty means little; "
                 "split them into words, or use uncertainty='model'",
                 Sen2ProWarning,
-                stacklevel=4,
+                stacklevel=5,
             )
         tokens = self.encoder.tokens([prompt + text for text in texts], warn=True)
         lengths = [len(ids) for ids in tokens]

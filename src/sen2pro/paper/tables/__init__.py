@@ -38,7 +38,6 @@ PACKAGES = {
     "T4": ("sacrebleu", "nltk", "rouge_score", "bert_score"),
     "T5": ("sacrebleu", "bert_score"),
     "T11": ("sacrebleu", "nltk", "bert_score"),
-    **dict.fromkeys(("C3", "C4"), ("mteb",)),
     **dict.fromkeys(("F1", "F2", "F3", "F4", "Th1", "Th2"), ("matplotlib",)),
 }
 

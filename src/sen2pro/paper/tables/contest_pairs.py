@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from scipy.special import expit
 
-from sen2pro.confidence.candidates import WITH, WITHOUT, losses
+from sen2pro.confidence.candidates import TITLES, WITH, WITHOUT, losses
 from sen2pro.confidence.choosing import choose
 from sen2pro.confidence.default import shipped_slope
 from sen2pro.confidence.features import Encoded, features
@@ -28,13 +28,6 @@ _FOLDER, _GRADED, _SAME = "confidence", "stsb", 4.0
 _FEWEST = 20  # pairs to fit on
 _PRECISION = 0.95
 _RESAMPLES = 500
-TITLES = {
-    "platt": "Platt, cosine",
-    "isotonic": "isotonic, cosine",
-    "beta": "beta, cosine",
-    "lengths": "logistic, cosine and lengths",
-    "distribution": "logistic, with the distribution",
-}
 
 
 @dataclass(frozen=True, eq=False)

@@ -25,6 +25,7 @@ from sen2pro.types import Array
 
 SEEDS = 3  # of which half of the queries loses its answers
 LEAST = 60  # queries at any limit: with fewer, there is nothing to fit
+_PROMISED = (0.9, 0.95)  # precisions
 FIRST = ("xquad", "cranfield", "cisi")
 
 
@@ -119,29 +120,34 @@ def promised(fitting: Asked, judging: Asked | None = None) -> str:
 
     Without other queries to judge, each fifth is judged by what was fitted on the other four.
     """
+    parts = [(fitting, judging)] if judging is not None else []
+    parts = parts or [(fitting[~held], fitting[held]) for held in folds(fitting.y)]
+    y = np.concatenate([asked.y for _, asked in parts])
+    found = [_answered(*part) for part in parts]
     told = []
-    for precision in (0.9, 0.95):
-        if judging is not None:
-            y, answered, reason = judging.y, *_answered(fitting, judging, precision)
-        else:
-            y, answered, reason = fitting.y, np.zeros(len(fitting.y), bool), ""
-            for held in folds(y):
-                answered[held], reason = _answered(fitting[~held], fitting[held], precision)
+    for precision in _PROMISED:
+        answered = np.concatenate([each[precision][0] for each in found])
         seen = f"{100 * answered.mean():.1f} % answered"
+        reason = found[-1][precision][1]
         seen += f", {100 * y[answered].mean():.1f} % of them right" if answered.any() else f" ({reason})"
         told.append(f"at a promised precision of {100 * precision:g} % {seen}")
     return "; ".join(told)
 
 
-def _answered(fitting: Asked, judging: Asked, precision: float) -> tuple[NDArray[np.bool_], str]:
-    """Tell which queries our rule answers, and why it answers none."""
+def _answered(fitting: Asked, judging: Asked) -> dict[float, tuple[NDArray[np.bool_], str]]:
+    """Tell for each promised precision which queries our rule answers, and why it answers none."""
     confidence = SearchConfidence().fit(fitting.hits.scores, fitting.right, votes=fitting.hits.votes)
-    with warnings.catch_warnings(record=True) as told:
-        warnings.simplefilter("always", Sen2ProWarning)
-        rule = confidence.abstain(precision)
-    if rule is None:
-        return np.zeros(len(judging.y), bool), str(told[-1].message)
-    return rule.accepts(confidence.probability(judging.hits.scores, votes=judging.hits.votes)), ""
+    sure = confidence.probability(judging.hits.scores, votes=judging.hits.votes)
+    found = {}
+    for precision in _PROMISED:
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always", Sen2ProWarning)
+            rule = confidence.abstain(precision)
+        if rule is None:
+            found[precision] = np.zeros(len(sure), bool), str(told[-1].message)
+        else:
+            found[precision] = rule.accepts(sure), ""
+    return found
 
 
 def c4(lab: Lab) -> Result:

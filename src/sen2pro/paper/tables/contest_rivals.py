@@ -13,7 +13,7 @@ from scipy.special import expit
 from sen2pro.confidence.search_features import Hits
 from sen2pro.confidence.search_fitting import better, choose_both, fit_logistic
 from sen2pro.gaussian import Gaussian
-from sen2pro.metrics.abstention import auroc, calibration, risk_coverage_area, share_answered
+from sen2pro.metrics.abstention import auroc, calibration, nauc, risk_coverage_area, share_answered
 from sen2pro.metrics.comparisons import Board, Points
 from sen2pro.metrics.report import Grid
 from sen2pro.metrics.statistics import Statistic, mean_of, mean_statistic, paired_bootstrap, value_of
@@ -26,7 +26,8 @@ OURS = (WITHOUT, WITH, CHOSEN)
 _LAMBDAS = (0.0, 0.5, 1.0, 2.0, 4.0)
 _SMALLEST = 1e-3  # probability: isotonic regression says 0 and 1
 _MEASURES: dict[str, Callable[[Array64, Array64], Statistic]] = {
-    "AUROC": auroc, "risk-coverage area": risk_coverage_area, "answered at 95 %": share_answered,
+    "AUROC": auroc, "nAUC": nauc, "risk-coverage area": risk_coverage_area, "answered at 95 %": share_answered,
+    "calibration error": calibration,
 }  # fmt: skip
 
 
@@ -80,7 +81,7 @@ def draws(query: Gaussian, score: Callable[[Array], Array], seed: int = 0) -> di
         shares, ofs = np.zeros(len(mean)), []
         for _ in range(DRAWS):
             scores = score((mean + np.sqrt(variance) * rng.normal(size=mean.shape)).astype(np.float32))
-            shares += np.take_along_axis(top, _order(scores), axis=1).mean(axis=1) / DRAWS
+            shares += np.take_along_axis(top, _hits(scores), axis=1).mean(axis=1) / DRAWS
             ofs.append(np.take_along_axis(scores, first, axis=1)[:, 0])
         found[name] = np.minimum(shares, 1)
         if name == "agreement":
@@ -88,13 +89,14 @@ def draws(query: Gaussian, score: Callable[[Array], Array], seed: int = 0) -> di
     return found
 
 
-def _order(scores: Array) -> NDArray[np.int64]:
-    return np.asarray(np.argsort(-scores, axis=1, kind="stable")[:, :DEPTH])
+def _hits(scores: Array) -> NDArray[np.int64]:
+    """Return the first hits of each query (n, k), in any order."""
+    return np.asarray(np.argpartition(-scores, min(DEPTH, scores.shape[1]) - 1, axis=1)[:, :DEPTH])
 
 
 def _top(scores: Array) -> NDArray[np.bool_]:
     top = np.zeros(scores.shape, bool)
-    np.put_along_axis(top, _order(scores), True, axis=1)
+    np.put_along_axis(top, _hits(scores), True, axis=1)
     return top
 
 
@@ -140,17 +142,6 @@ def _ridge(known: Array64, y: Array64, asked: Array64) -> Array64:
     return np.asarray(RidgeCV(np.logspace(-4, 3, 15)).fit(known, y).predict(asked))
 
 
-def nauc(confidence: Array64, right: Array64) -> Statistic:
-    """Return mteb's normalised area under the abstention curve, as a function of how often each answer counts."""
-    from mteb._evaluators.retrieval_metrics import nauc as of_mteb
-
-    def area(counts: Array64) -> Array64:
-        rows = (np.repeat(np.arange(len(right)), drawn.astype(int)) for drawn in counts)
-        return np.array([of_mteb(confidence[each], right[each]) for each in rows])
-
-    return area
-
-
 def loss(probability: Array64, right: Array64) -> Statistic:
     """Return the log-loss, as a function of how often each answer counts."""
     return mean_statistic(-np.log(np.maximum(np.where(right == 1, probability, 1 - probability), 1e-15)))
@@ -158,7 +149,7 @@ def loss(probability: Array64, right: Array64) -> Statistic:
 
 def measure(trials: Sequence[Trial], name: str, way: str) -> list[Statistic]:
     """Return a measure of a way in each trial."""
-    measures = {**_MEASURES, "nAUC": nauc, "log-loss": loss, "calibration error": calibration}
+    measures = {**_MEASURES, "log-loss": loss}
     of = "probability" if name in ("log-loss", "calibration error") else "confidence"
     return [measures[name](getattr(trial, of)[way], trial.y) for trial in trials]
 
