@@ -15,6 +15,8 @@ from test_cli import run
 from sen2pro import Sen2Pro, Sen2ProError
 from sen2pro.errors import HeadMissing
 from sen2pro.estimation import specificity as heads
+from sen2pro.files import scoring
+from sen2pro.files.sentences import Source
 from sen2pro.sampling.edits import insert_word
 from sen2pro.specificity.measure import find
 from sen2pro.specificity.regressor import SpecificityRegressor
@@ -235,6 +237,73 @@ def test_the_command_writes_scores_filters_sorts_and_shows_both_ends(tmp_path):
     assert "4 of 8 sentences" in result.output
     kept = [json.loads(line)["text"] for line in (tmp_path / "vague.jsonl").open()]
     assert kept == VAGUE
+
+
+@pytest.fixture(scope="module")
+def distilled_folder(distilled, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("distilled") / "model"
+    distilled.save(folder)
+    return folder
+
+
+def test_a_file_of_many_chunks_comes_out_complete_and_in_order(distilled_folder, tmp_path):
+    rng, size = np.random.default_rng(1), 2 * scoring.CHUNK + 7
+    texts = [" ".join(rng.choice(WORDS, rng.integers(1, 12))) for _ in range(size)]
+    source = tmp_path / "in.tsv"
+    source.write_text("number\ttext\n" + "".join(f"{i}\t{text}\n" for i, text in enumerate(texts)))
+    model = Sen2Pro.load(distilled_folder)
+    scores = model.specificity(texts).score
+    options = "--model", distilled_folder, "--id-column", "number"
+    result = run("specificity", source, tmp_path / "all.csv", *options)
+    assert result.exit_code == 0, result.output
+    rows = list(csv.DictReader((tmp_path / "all.csv").open()))
+    assert [(row["id"], row["text"]) for row in rows] == [(str(i), text) for i, text in enumerate(texts)]
+    np.testing.assert_allclose([float(row["specificity"]) for row in rows], scores, atol=0.06)
+    result = run("specificity", source, tmp_path / "vague.jsonl", *options, "--below", 20)
+    kept = [json.loads(line) for line in (tmp_path / "vague.jsonl").open()]
+    assert [int(row["id"]) for row in kept] == [i for i in range(size) if scores[i] < 20]
+    assert f"{len(kept)} of {size} sentences" in result.output
+    result = run("specificity", source, tmp_path / "sorted.tsv", *options, "--above", 80, "--sort")
+    values = [float(line.split("\t")[-1]) for line in (tmp_path / "sorted.tsv").read_text().splitlines()[1:]]
+    assert values == sorted(values)
+    assert len(values) == (scores > 80).sum()
+
+
+def test_only_one_chunk_of_a_file_is_in_memory(distilled, tmp_path):
+    source = tmp_path / "in.txt"
+    source.write_text("the dog runs\n" * (3 * scoring.CHUNK))
+    alive: list[int] = []
+
+    class Counting:
+        def specificity(self, texts, **options):
+            alive.append(len(texts))
+            return distilled.specificity(texts, **options)
+
+    scores = scoring.score_into(tmp_path / "out.csv", Counting(), Source(str(source)))
+    assert alive == [scoring.CHUNK] * 3
+    assert (scores.sentences, scores.kept, len(scores.ends)) == (3 * scoring.CHUNK, 3 * scoring.CHUNK, 6)
+
+
+def test_a_run_that_fails_leaves_no_file(distilled, tmp_path):
+    source = tmp_path / "in.txt"
+    source.write_text("the dog runs\n" * (2 * scoring.CHUNK))
+
+    class Failing:
+        calls = 0
+
+        def specificity(self, texts, **options):
+            self.calls += 1
+            if self.calls == 2:
+                raise Sen2ProError("no")
+            return distilled.specificity(texts, **options)
+
+    with pytest.raises(Sen2ProError, match="no"):
+        scoring.score_into(tmp_path / "out.csv", Failing(), Source(str(source)))
+    empty = tmp_path / "empty.txt"
+    empty.write_text("")
+    with pytest.raises(Sen2ProError, match=r"no sentences in .*empty.txt"):
+        scoring.score_into(tmp_path / "out.csv", distilled, Source(str(empty)))
+    assert {path.name for path in tmp_path.iterdir()} == {"in.txt", "empty.txt"}
 
 
 def test_the_command_names_what_is_wrong(tmp_path):
