@@ -15,6 +15,7 @@ from test_cli import run
 from sen2pro import Sen2Pro, Sen2ProError
 from sen2pro.errors import HeadMissing
 from sen2pro.estimation import specificity as heads
+from sen2pro.estimation.names import names_and_numbers
 from sen2pro.files import scoring
 from sen2pro.files.sentences import Source
 from sen2pro.sampling.edits import insert_word
@@ -102,6 +103,49 @@ def test_the_value_is_the_mean_squared_move_of_inserted_words(tiny):
     expected = ((vectors[1:] - vectors[0]) ** 2).sum(axis=1).mean()
     assert tiny.specificity(text, samples=4).value == pytest.approx(-np.log(expected), rel=1e-4)
     assert all(len(copy.split()) == 7 for copy in copies)
+
+
+def test_names_count_in_lower_case_too(minilm):
+    texts = ["Mozart wrote it in Vienna.", "Somebody wrote it in some city."]
+    named, unnamed = minilm.specificity(texts).value
+    assert named > unnamed + 1
+    assert minilm.specificity(texts[0].lower()).value == pytest.approx(named, abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("Ann met Bob in Rome.", 2),  # a first word has its capital because of its place
+        ("He left. She stayed with Ann!", 1),
+        ("At 7:40 we left platform 3", 2),
+        ("I think I'm right, and I'll stay", 0),
+        ("THIS IS THE BEST DAY", 0),
+        ("the apartment in oslo", 0),
+        ("- - !", 0),
+        ("", 0),
+    ],
+)
+def test_names_and_numbers_are_counted_by_capitals_and_digits(text, count):
+    assert names_and_numbers(text) == count
+
+
+def test_a_head_written_before_names_were_read_still_works(saved):
+    arrays = load_file(saved / heads.TENSORS)
+    first = {"terms": arrays["terms"][:, :1], "directions": arrays["directions"][:, :1]}
+    arrays |= {name: np.ascontiguousarray(array) for name, array in first.items()}
+    save_file(arrays, saved / heads.TENSORS)
+    document = json.loads((saved / heads.CONFIG).read_text())
+    for key in ("transform", "digest"):
+        document.pop(key)
+    (saved / heads.CONFIG).write_text(json.dumps(document | {"hash": heads._hash(arrays)}))
+    head = heads.SpecificityHead.load(saved)
+    assert (head.transform, head.terms.shape[1]) == ("log", 1)
+
+
+def test_sampled_values_with_a_head_have_its_percentiles(minilm):
+    sampled, predicted = minilm.specificity(SPECIFIC, samples=12), minilm.specificity(SPECIFIC)
+    np.testing.assert_allclose(sampled.value, predicted.value, atol=0.8)
+    assert np.abs(sampled.score - predicted.score).max() < 30
 
 
 def test_distill_fits_it_and_percentiles_are_those_of_the_corpus(distilled, corpus):

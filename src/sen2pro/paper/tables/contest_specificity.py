@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from sen2pro.errors import HeadMissing, Sen2ProError
+from sen2pro.estimation.names import names_and_numbers
 from sen2pro.metrics.comparisons import Board, Points, count_verdicts
 from sen2pro.metrics.report import Grid, Result
 from sen2pro.metrics.statistics import correlation_statistic, value_of
@@ -114,7 +114,7 @@ def label_free(lab: Lab, texts: list[str]) -> dict[str, Array64]:
         "length": lambda: [len(text.split()) for text in texts],
         "rarity of the pieces": lambda: [each.mean() for each in ids],
         "rarity of the three rarest pieces": lambda: [each[-3:].mean() for each in ids],
-        "numbers and names": lambda: [len(re.findall(r"\d+|(?<!^)(?<![.!?] )\b[A-Z]\w+", text)) for text in texts],
+        "names and numbers": lambda: [names_and_numbers(text) for text in texts],
         "norm of the vector": lambda: np.linalg.norm(raw, axis=1),
         "distance from the centroid": lambda: np.linalg.norm(unit - unit.mean(axis=0), axis=1),
     }
