@@ -71,7 +71,7 @@ EXCEPTIONS = {
     ("sen2pro.settings", "sen2pro.estimation.head"), ("sen2pro.settings", "sen2pro.estimation.whitening"),
     ("sen2pro.estimation.distill", "sen2pro.model"),
     # The front door opens onto the answers: these methods of `Sen2Pro` import them when they are called.
-    ("sen2pro.model", "sen2pro.confidence.compare"), ("sen2pro.model", "sen2pro.specificity.measure"),
+    ("sen2pro.model", "sen2pro.confidence.comparison"), ("sen2pro.model", "sen2pro.specificity.measure"),
     ("sen2pro.model", "sen2pro.specificity"),
 }  # fmt: skip
 

@@ -9,8 +9,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from sen2pro.lazy import importer
 
 __version__ = "0.6.0"
 
@@ -36,12 +37,4 @@ __all__ = [
     "distance_pairwise", "estimate",
 ]  # fmt: skip
 
-
-def __getattr__(name: str) -> Any:
-    if name in _HOME:
-        return getattr(import_module(f"sen2pro.{_HOME[name]}"), name)
-    raise AttributeError(f"module 'sen2pro' has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted([*globals(), *__all__])
+__getattr__, __dir__ = importer(__name__, _HOME)

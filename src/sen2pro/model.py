@@ -34,7 +34,7 @@ from sen2pro.signature import Signature
 from sen2pro.types import Array, Array64
 
 if TYPE_CHECKING:
-    from sen2pro.confidence.compare import Comparison
+    from sen2pro.confidence.comparison import Comparison
     from sen2pro.specificity import Explanation, Specificity
 
 _SETTINGS_FILE, _WHITENING_FILE = "sen2pro.json", "sen2pro_whitening.safetensors"
@@ -473,7 +473,7 @@ class Sen2Pro:
         >>> print(Sen2Pro().compare("A man is playing a guitar.", "A man plays the guitar."))
         85 % likely the same meaning (likely). Similarity 4.4 of 5, probably between 3.1 and 5.0. ...
         """
-        from sen2pro.confidence.compare import compare
+        from sen2pro.confidence.comparison import compare
 
         return compare(self, a, b)
 

@@ -1,21 +1,27 @@
 """How sure is an answer: probabilities that two sentences match, and thresholds that keep their promise."""
 
-from sen2pro.confidence.base import NothingPromised
-from sen2pro.confidence.compare import Comparison, compare
-from sen2pro.confidence.features import Encoded, encode
-from sen2pro.confidence.guarantee import Promise, Rule, promise
-from sen2pro.confidence.match import MatchConfidence
-from sen2pro.confidence.matches import Matches
+from typing import TYPE_CHECKING
+
+from sen2pro.lazy import importer
+
+if TYPE_CHECKING:
+    from sen2pro.confidence.base import NothingPromised
+    from sen2pro.confidence.comparison import Comparison, compare
+    from sen2pro.confidence.features import Encoded, encode
+    from sen2pro.confidence.guarantee import Promise, Rule, promise
+    from sen2pro.confidence.match import MatchConfidence
+    from sen2pro.confidence.matches import Matches
+
+# Imported on first use: scikit-learn takes a second, and `model.compare` does not need it.
+_HOME = {
+    "Comparison": "comparison", "Encoded": "features", "MatchConfidence": "match", "Matches": "matches",
+    "NothingPromised": "base", "Promise": "guarantee", "Rule": "guarantee", "compare": "comparison",
+    "encode": "features", "promise": "guarantee",
+}  # fmt: skip
 
 __all__ = [
-    "Comparison",
-    "Encoded",
-    "MatchConfidence",
-    "Matches",
-    "NothingPromised",
-    "Promise",
-    "Rule",
-    "compare",
-    "encode",
+    "Comparison", "Encoded", "MatchConfidence", "Matches", "NothingPromised", "Promise", "Rule", "compare", "encode",
     "promise",
-]
+]  # fmt: skip
+
+__getattr__, __dir__ = importer(__name__, _HOME)
