@@ -71,23 +71,26 @@ class KeyedDropout(TorchFunctionMode):
         return self.apply(input, p) if training and train else input
 
     def apply(self, input: Tensor, rate: float) -> Tensor:
-        """Drop out entries of a tensor, whose shape says what it is, at the network's own rate or in its place ours."""
+        """Drop out entries of a tensor at the network's own rate, or at ours in its place."""
+        mask = self.mask(input.shape, rate)
+        if mask is None:
+            return input
+        return input * mask.to(device=input.device, dtype=input.dtype)
+
+    def mask(self, shape: torch.Size, rate: float) -> Tensor | None:
+        """Return what to multiply the next tensor with, whose shape says what it is; None at a rate of 0."""
         rate = rate if self.rate is None else self.rate
-        kind, rows = self._place(tuple(input.shape))
+        kind, rows = self._place(tuple(shape))
         if rows.start == 0:
             self.sites.append(Site(kind, rate))
         if rate == 0:
-            return input
+            return None
         threshold = round(rate * 65536)  # 16 random bits an entry
         if threshold == 65536:
-            return torch.zeros_like(input)
-        bits = self._shared_bits(input.shape) if kind == "shared" else self._row_bits(input.shape, rows)
-        kept, scale = bits >= threshold - 32768, 65536 / (65536 - threshold)
-        if input.device.type != "cpu":
-            return input * torch.from_numpy(kept).to(input.device) * scale  # a byte an entry crosses over
+            return torch.zeros(shape)
+        bits = self._shared_bits(shape) if kind == "shared" else self._row_bits(shape, rows)
         # numpy compares and scales five times as fast as torch here
-        mask = np.multiply(kept, scale, dtype=np.float32)
-        return input * torch.from_numpy(mask).to(input.dtype)
+        return torch.from_numpy(np.multiply(bits >= threshold - 32768, 65536 / (65536 - threshold), dtype=np.float32))
 
     def _place(self, shape: tuple[int, ...]) -> tuple[str, slice]:
         """Tell what a tensor is by its shape, and which rows of the batch it holds."""

@@ -130,25 +130,30 @@ class Network:
     ) -> dict[int, Tensor]:
         """Run one batch, and return the hidden states `wanted`, (tokens, width) each; the embeddings are number 0."""
 
-        def dropped(states: Tensor) -> Tensor:
-            return states if dropout is None else dropout.apply(states.unsqueeze(0), self.hidden_rate)[0]
+        def mask(states: Tensor) -> Tensor | None:
+            return None if dropout is None else dropout.mask(torch.Size((1, *states.shape)), self.hidden_rate)
+
+        def added(states: Tensor, new: Tensor, kept: Tensor | None) -> Tensor:
+            return new.add_(states) if kept is None else torch.addcmul(states, new, kept[0])
 
         def norm(states: Tensor, weights: tuple[Tensor, Tensor]) -> Tensor:
             return functional.layer_norm(states, (self.width,), *weights, self._epsilon)
 
         positions = torch.tensor(self._positions_of(tokens))
         embedded = self._words[torch.tensor(list(chain.from_iterable(tokens)))].add_(self._positions[positions])
-        states = dropped(norm(embedded, self._norm))
+        states = norm(embedded, self._norm)
+        first = mask(states)
+        states = states if first is None else states.mul_(first[0])
         kept = {0: states} if 0 in wanted else {}
         for number, layer in enumerate(self._layers, start=1):
             mixed = self._attention(torch.addmm(layer.inputs[1], states, layer.inputs[0]), layout, dropout)
             mixed = torch.addmm(layer.mixed[1], mixed, layer.mixed[0])
-            mixed = dropped(mixed) if self.family.drops_mixed else mixed
-            states = norm(mixed.add_(states), layer.first_norm)
+            dropped = mask(mixed) if self.family.drops_mixed else None
+            states = norm(added(states, mixed, dropped), layer.first_norm)
             inner = torch.addmm(layer.up[1], states, layer.up[0])
             torch.ops.aten.gelu_(inner)
-            inner = dropped(torch.addmm(layer.down[1], inner, layer.down[0]))
-            states = norm(inner.add_(states), layer.second_norm)
+            inner = torch.addmm(layer.down[1], inner, layer.down[0])
+            states = norm(added(states, inner, mask(inner)), layer.second_norm)
             if number in wanted:
                 kept[number] = states
         return kept
@@ -180,8 +185,8 @@ class Network:
                 if self._bias is not None:
                     scores += self._relative(length)
                 scores = torch.softmax(scores, dim=-1)
-                if dropout is not None:
-                    scores = dropout.apply(scores, self.attention_rate)
+                if dropout is not None and (kept := dropout.mask(scores.shape, self.attention_rate)) is not None:
+                    scores *= kept
                 mixed = torch.bmm(scores.flatten(0, 1), value).view(-1, self.heads, length, query.shape[2])
             parts.append(mixed.transpose(1, 2).reshape(-1, self.width))
         return torch.cat(parts) if len(parts) > 1 else parts[0]
