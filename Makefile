@@ -44,6 +44,7 @@ docs: $(READY) ## Build the documentation site in build/site
 	SEN2PRO_SITE=build/site $(BIN)/python -m pytest --quiet tests/test_docs.py -k elsewhere
 
 bench: $(READY) ## Measure cost, quality of variances and use downstream: tables, JSON, plots (needs SEN2PRO_DATA; hours)
+	$(BIN)/python benchmarks/startup.py
 	$(BIN)/python benchmarks/speed.py
 	$(BIN)/python benchmarks/memory.py
 	$(BIN)/python benchmarks/storage.py

@@ -3,10 +3,12 @@
     python benchmarks/speed.py                # 500 STS sentences of 8 to 25 words, one thread, median of 5
     python benchmarks/speed.py --sentences 100 --repeats 3 --parts contest
     python benchmarks/speed.py --model FOLDER # another encoder; without a head, one-pass is left out
+    python benchmarks/speed.py --parts threads
 
-The contestants take turns, so that a noisy machine treats them alike; absolute times mean nothing here. Also measured:
-how cost grows with the number of sentences, the number of samples and the length; what share of the time matrix
-products of the same size take on their own; all-pairs distances against scipy.
+The contestants take turns, so that a noisy machine treats them alike; absolute times mean nothing here. On one thread
+the clock is CPU time. Also measured: what share of the time the matrix products of a pass take on their own; what two
+threads gain over one; how cost grows with the number of sentences, the number of samples and the length; all-pairs
+distances against scipy.
 """
 
 from __future__ import annotations
@@ -18,7 +20,6 @@ import os
 import statistics
 import time
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ from sen2pro.paper.data import read_sts
 from sen2pro.sampling.edits import edit
 
 SAMPLES = 15
-PARTS = ["contest", "growth", "pairs"]
+PARTS = ["contest", "threads", "growth", "pairs"]
 
 
 def naive(model: Sen2Pro, sentences: list[str]) -> None:
@@ -53,9 +54,10 @@ def naive(model: Sen2Pro, sentences: list[str]) -> None:
 
 
 def seconds(work: Callable[[], object]) -> float:
-    start = time.perf_counter()
+    clock = time.process_time if torch.get_num_threads() == 1 else time.perf_counter
+    start = clock()
     work()
-    return time.perf_counter() - start
+    return clock() - start
 
 
 def peak_memory(work: Callable[[], object]) -> float | None:
@@ -74,17 +76,20 @@ def peak_memory(work: Callable[[], object]) -> float | None:
     return (kilobytes("VmHWM") - before) / 1024
 
 
-def matrix_products(model: Sen2Pro, tokens: int) -> float:
-    """Return the seconds that the linear layers of one pass over so many tokens take on their own."""
-    total = 0.0
-    for layer in model.encoder.network.encoder.modules():
-        if isinstance(layer, nn.Linear):
-            rows = torch.randn(512, layer.in_features)
-            with torch.inference_mode():
-                product = partial(functional.linear, rows, layer.weight, layer.bias)
-                times = [seconds(product) for _ in range(9)]
-            total += statistics.median(times) * tokens / 512
-    return total
+def matrix_products(model: Sen2Pro, tokens: int) -> Callable[[], None]:
+    """Return the work of the linear layers alone, for one pass over so many tokens in batches of 512."""
+    named = model.encoder.network.named_modules()
+    layers = [layer for name, layer in named if isinstance(layer, nn.Linear) and not name.startswith("pooler")]
+    sizes = [512] * (tokens // 512) + [tokens % 512]
+    rows = {width: torch.randn(512, width) for width in {layer.in_features for layer in layers}}
+
+    def work() -> None:
+        with torch.inference_mode():
+            for size in sizes:
+                for layer in layers:
+                    functional.linear(rows[layer.in_features][:size], layer.weight, layer.bias)
+
+    return work
 
 
 def take_turns(contestants: dict[str, Callable[[], object]], repeats: int) -> dict[str, list[float]]:
@@ -108,12 +113,16 @@ def contest(options: argparse.Namespace) -> dict[str, Any]:
     sentences = material()[1][: options.sentences]
     exact = Sen2Pro(options.model, samples=SAMPLES)
     source = exact.encoder.source
-    few = Sen2Pro(options.model, samples=4)
+    few, libraries = Sen2Pro(options.model, samples=4), Sen2Pro(source, samples=SAMPLES)
+    tokens = sum(map(len, exact.encoder.tokens(sentences)))
     contestants: dict[str, Callable[[], object]] = {
         "a: SentenceTransformer.encode": lambda: source.encode(sentences),
+        "matrix products of one pass": matrix_products(exact, tokens),
         "one plain pass (sen2vec)": lambda: exact.sen2vec(sentences),
+        "the same, by transformers": lambda: libraries.sen2vec(sentences),
         f"naive loop, {SAMPLES} + {SAMPLES}": lambda: naive(exact, sentences),
         f"exact, {SAMPLES} + {SAMPLES}": lambda: exact.encode(sentences, show_progress_bar=False),
+        f"exact, {SAMPLES} + {SAMPLES}, transformers": lambda: libraries.encode(sentences, show_progress_bar=False),
         "exact, 4 + 4": lambda: few.encode(sentences, show_progress_bar=False),
     }
     try:
@@ -130,7 +139,6 @@ def contest(options: argparse.Namespace) -> dict[str, Any]:
     a = statistics.median(next(iter(times.values())))
 
     plain, fast = exact.sen2vec(sentences), source.encode(sentences, normalize_embeddings=exact.normalize)
-    tokens = sum(map(len, exact.encoder.tokens(sentences)))
     rows: dict[str, Any] = {}
     how = f"{options.threads} thread(s), median of {options.repeats}, packed: {exact.encoder.packs}"
     print(f"{len(sentences)} sentences, {how}")
@@ -151,15 +159,35 @@ def contest(options: argparse.Namespace) -> dict[str, Any]:
     results: dict[str, Any] = {"contest": rows, "signature": str(exact.signature()), "sentences": len(sentences)}
     results["largest difference from encode"] = float(np.abs(plain - fast).max())
     print(f"  plain pass against encode: largest difference {results['largest difference from encode']:.1e}")
-    if hasattr(exact.encoder.network, "encoder"):
-        products = matrix_products(exact, tokens) / a
-        passes = {"one plain pass (sen2vec)": 1, f"exact, {SAMPLES} + {SAMPLES}": 2 * SAMPLES}
-        shares = {name: count * products / rows[name]["cost"] for name, count in passes.items()}
-        results["matrix products"] = {"one pass": products, "limit of 15 + 15": 2 * SAMPLES * products, **shares}
-        print(f"  matrix products alone: {products:.2f} a a pass, {2 * SAMPLES * products:.1f} a for 15 + 15")
-        for name, share in shares.items():
-            print(f"  {name}: {share:.0%} of the speed of matrix products")
+    products = rows["matrix products of one pass"]["cost"]
+    passes = {"one plain pass (sen2vec)": 1, "the same, by transformers": 1}
+    passes |= {f"exact, {SAMPLES} + {SAMPLES}{how}": 2 * SAMPLES for how in ("", ", transformers")}
+    shares = {name: count * products / rows[name]["cost"] for name, count in passes.items()}
+    results["matrix products"] = {"one pass": products, "limit of 15 + 15": 2 * SAMPLES * products, **shares}
+    for name, share in shares.items():
+        print(f"  {name}: {share:.0%} of the speed of matrix products")
     return results
+
+
+def two_threads(options: argparse.Namespace) -> dict[str, float]:
+    """Measure the throughput on two threads as a multiple of that on one, by the clock on the wall."""
+    sentences, model = material()[1][: options.sentences], Sen2Pro(options.model, samples=4)
+    works: dict[str, Callable[[], object]] = {
+        "one plain pass": lambda: model.sen2vec(sentences),
+        "exact, 4 + 4": lambda: model.encode(sentences, show_progress_bar=False),
+    }
+    gains = {}
+    for name, work in works.items():
+        times: dict[int, list[float]] = {1: [], 2: []}
+        for threads in (1, 2) * options.repeats:
+            torch.set_num_threads(threads)
+            start = time.perf_counter()
+            work()
+            times[threads].append(time.perf_counter() - start)
+        gains[name] = statistics.median(times[1]) / statistics.median(times[2])
+        print(f"  {name}: two threads have {gains[name]:.2f} times the throughput of one")
+    torch.set_num_threads(options.threads)
+    return gains
 
 
 def growth(options: argparse.Namespace) -> dict[str, dict[str, float]]:
@@ -258,6 +286,8 @@ def main() -> None:
     results |= {"name": options.name, "threads": options.threads}
     if "contest" in options.parts:
         results |= contest(options)
+    if "threads" in options.parts:
+        results["two threads"] = two_threads(options)
     if "growth" in options.parts:
         results["growth"] = growth(options)
     if "pairs" in options.parts:
@@ -265,7 +295,8 @@ def main() -> None:
             torch.set_num_threads(threads)
             results.setdefault("all pairs", {})[f"{threads} thread(s)"] = all_pairs()
     save(options.name, results)
-    plot(results)
+    if "contest" in results:
+        plot(results)
 
 
 if __name__ == "__main__":
