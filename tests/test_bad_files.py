@@ -204,7 +204,8 @@ def test_models_of_older_versions_load(tiny, tmp_path):
     path = tmp_path / "m" / "sen2pro.json"
     old = {key: value for key, value in json.loads(path.read_text()).items() if key not in ("digest", "precision")}
     path.write_text(json.dumps(old))
-    assert np.array_equal(Sen2Pro.load(tmp_path / "m").encode("the dog").mean, tiny.encode("the dog").mean)
+    loaded = Sen2Pro.load(tmp_path / "m")  # a folder is run by our own code, a network in memory by its library
+    np.testing.assert_allclose(loaded.encode("the dog").mean, tiny.encode("the dog").mean, atol=1e-6)
 
 
 def test_a_path_with_a_nul_is_a_clear_error(tmp_path, tiny):

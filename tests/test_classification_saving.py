@@ -42,7 +42,7 @@ def test_what_fails_half_way_leaves_room_for_another_go(tiny_folder, tmp_path, m
     assert {path.name for path in tmp_path.iterdir()} == {tiny_folder.name}
     classifier.save(tmp_path / "saved")
     found = Sen2ProClassifier.load(tmp_path / "saved").predict_proba(TEXTS)
-    assert np.array_equal(found, classifier.predict_proba(TEXTS))
+    np.testing.assert_allclose(found, classifier.predict_proba(TEXTS), atol=1e-6)
 
 
 def test_a_model_is_saved_with_all_its_settings_and_may_have_moved(tiny_folder, tmp_path):
@@ -111,7 +111,8 @@ def test_fine_tuning_is_saved_with_its_settings_but_for_the_checkpoints(tuned, t
     copied.save(tmp_path / "saved")
     loaded = Sen2ProClassifier.load(tmp_path / "saved")
     assert loaded.finetune == tuned.finetune
-    assert np.array_equal(loaded.predict_proba(TEXTS), tuned.predict_proba(TEXTS))
+    # A folder is run by our own code, the network that was trained by its library.
+    np.testing.assert_allclose(loaded.predict_proba(TEXTS), tuned.predict_proba(TEXTS), atol=1e-6)
     assert all(path.stat().st_mode & 0o044 for path in (tmp_path / "saved").rglob("*.safetensors"))
     with pytest.raises(Sen2ProError, match="has an encoder of its own, fine-tuned; leave the model out"):
         Sen2ProClassifier.load(tmp_path / "saved", model="all-MiniLM-L6-v2")

@@ -286,7 +286,7 @@ def test_info_says_what_is_inside():
     result = run("info", "all-MiniLM-L6-v2")
     assert result.exit_code == 0, result.output
     for part in (
-        "bert, 6 layers, 22.7 M",
+        "bert, 6 layers, 22.6 M",
         "384 dimensions, mean pooling",
         "unit sphere",
         "256 tokens",

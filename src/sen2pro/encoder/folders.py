@@ -69,8 +69,8 @@ def understand(folder: Path) -> Understood | None:
     """Read a folder if all that is in it is known, else return None. Its trust was checked before."""
     try:
         return _understand(folder)
-    except (_UnknownPart, KeyError, TypeError):  # a setting is missing, or is of another kind
-        return None
+    except (_UnknownPart, LookupError, TypeError, ValueError, AttributeError, ArithmeticError):
+        return None  # a setting is missing, or is of another kind; the libraries say what is wrong
 
 
 def _understand(folder: Path) -> Understood:

@@ -157,9 +157,11 @@ def understand(folder: Path) -> FastTokenizer | None:
         return None
     ends = special.get("cls_token"), special.get("sep_token")
     numbers = {token[0]: number for number, token in added.items()}
-    tokenizer = FastTokenizer(
-        files[0], set(special.values()), numbers.get(special.get("pad_token", ""), 0), config.get("model_max_length")
-    )
+    padding, longest = numbers.get(special.get("pad_token", ""), 0), config.get("model_max_length")
+    try:
+        tokenizer = FastTokenizer(files[0], set(special.values()), padding, longest)
+    except Exception:  # all that tokenizers raises for a file it cannot read; the libraries say what is wrong
+        return None
     return tokenizer if tokenizer.ids([""]) == [[numbers.get(str(end)) for end in ends]] else None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import array as arrays
 import json
 import shutil
 import warnings
@@ -36,6 +37,22 @@ class Stored(NamedTuple):
     gaussian: Gaussian
     ids: list[str] | None
     texts: list[str] | None
+
+    def find(self, id: str) -> Gaussian:
+        """Return the Gaussian with this id; an id that stands there more than once is an error.
+
+        >>> g = Gaussian([[0.0], [1.0]], [[1.0], [1.0]])
+        >>> Stored(g, ["a", "b"], None).find("b").mean
+        array([1.], dtype=float32)
+        """
+        if self.ids is None:
+            raise Sen2ProError("no ids were kept in this file; write it with ids=...")
+        rows = [row for row, each in enumerate(self.ids) if each == id]
+        if not rows:
+            raise Sen2ProError(f"there is no id {id!r} among {len(self.ids)}")
+        if len(rows) > 1:
+            raise Sen2ProError(f"the id {id!r} stands in {len(rows)} rows, for instance {rows[0]} and {rows[1]}")
+        return self.gaussian[rows[0]]
 
 
 def _arrays(gaussian: Gaussian) -> dict[str, NDArray[Any]]:
@@ -90,6 +107,7 @@ class GaussianWriter:
         self._shape: tuple[int, ...] | None = None  # of the last batch
         self._kind: tuple[int, set[str], Signature | None] = (0, set(), None)  # dimensions, columns and signature
         self._rows = 0
+        self._ids = arrays.array("q")  # hashes: 8 bytes a row
         self._parquet: Any = None
         self._tensors: dict[str, IO[bytes]] = {}
 
@@ -122,6 +140,7 @@ class GaussianWriter:
             raise Sen2ProError("every batch of a file must have the same dimensions, columns and signature")
         self._shape, self._kind = gaussian.shape, kind
         self._rows += rows
+        self._ids.extend(map(hash, strings.get("id", ())))
         for name, values in strings.items():
             self._digest.texts(name, values)
         for name, array in numbers.items():
@@ -170,6 +189,7 @@ class GaussianWriter:
             return
         with self._open:
             self._finish()
+        self._warn_of_duplicates()
 
     def _finish(self) -> None:
         if self._shape is None:
@@ -198,6 +218,18 @@ class GaussianWriter:
             with suppress(OSError):  # closing writes a footer, which a full disk refuses; the file is deleted next
                 if file is not None:
                     file.close()
+
+    def _warn_of_duplicates(self) -> None:
+        hashes = np.array(self._ids, np.int64)
+        order = np.argsort(hashes, kind="stable")
+        same = np.flatnonzero(np.diff(hashes[order]) == 0)
+        if len(same):
+            first, second = order[same[0] : same[0] + 2]
+            message = (
+                f"{len(same)} of {len(hashes)} ids in {self.path} stand there before, for instance that of row "
+                f"{second}, which is that of row {first} too; looking one up will be an error"
+            )
+            warnings.warn(message, Sen2ProWarning, stacklevel=3)
 
 
 def _digest_value(digest: ContentDigest, rows: int, shape: tuple[int, ...], metadata: dict[str, str]) -> str:
