@@ -23,10 +23,7 @@ GENERATED = (("grade_dailydialog", "transformer_generator"), ("grade_convai2", "
 
 
 def answers(name: str) -> list[Row]:
-    path = catalogue.locate(f"dialogue/{name}.jsonl")
-    if path is None:
-        raise catalogue.missing(f"dialogue/{name}.jsonl")
-    return list(objects(path))
+    return list(objects(catalogue.need(f"dialogue/{name}.jsonl")))
 
 
 def measures(model: Sen2Pro, rows: list[Row], column: str) -> tuple[np.ndarray, np.ndarray]:

@@ -20,6 +20,8 @@ from common import save
 
 from sen2pro.gaussian import Gaussian
 from sen2pro.metrics import sts
+from sen2pro.metrics.comparisons import Points
+from sen2pro.metrics.statistics import Comparison, mean_of, paired_bootstrap
 from sen2pro.paper.lab import Lab
 from sen2pro.paper.tables.pairs import CORRECTED, COSINE, SPHERE, Row
 from sen2pro.paper.tables.similarity import Sets
@@ -105,6 +107,12 @@ def gains(sets: Sets, name: str, kind: str) -> dict[str, float]:
     return {title: 100 * (sts.correlation(score(left, right), gold) - plain) for title, score in CANDIDATES.items()}
 
 
+def compare(points: Points) -> Comparison:
+    """Compare with the baseline by a paired bootstrap, in Spearman x 100."""
+    found = paired_bootstrap(points.ours, mean_of(points.baseline), points.n, groups=points.groups)
+    return found.scaled(100)
+
+
 def search(sets: Sets) -> dict[str, Any]:
     rows: dict[str, Any] = {}
     for kind in ("m+d", "m", "d"):
@@ -116,7 +124,7 @@ def search(sets: Sets) -> dict[str, Any]:
     for title, row in sorted(rows.items(), key=lambda item: -item[1]["mean"]):
         print(f"{title:40s} {row[DEV[0]]:+10.2f} {row[DEV[1]]:+10.2f} {row['mean']:+7.2f}")
     for name in DEV:
-        c = sets.points(name, Row("the choice", CORRECTED)).compare()
+        c = compare(sets.points(name, Row("the choice", CORRECTED)))
         rows[f"the choice on {name}"] = c.to_dict()
         print(f"the choice on {name}: {c.gain:+.2f} [{c.low:+.2f}, {c.high:+.2f}] over the plain cosine")
     return rows
@@ -128,7 +136,7 @@ def report(sets: Sets) -> dict[str, Any]:
     for name in TEST:
         against = {"cosine": COSINE, "Eq. 6": SPHERE}
         rows[name] = {
-            title: sets.points(name, Row(title, CORRECTED, reading)).compare().to_dict()
+            title: compare(sets.points(name, Row(title, CORRECTED, reading))).to_dict()
             for title, reading in against.items()
         }
         rows[name]["family"] = {t: g for t, g in gains(sets, name, "m+d").items() if "resultants" in t or "Eq." in t}

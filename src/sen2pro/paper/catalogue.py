@@ -140,11 +140,18 @@ def locate(file: str) -> Path | None:
     return next((place for place in places if place.is_file()), None)
 
 
+def need(file: str) -> Path:
+    """Return where a file is, compressed or not; a file that is not there is an error that says where to get it."""
+    path = locate(file)
+    if path is None:
+        raise missing(file)
+    return path
+
+
 def missing(file: str, what: str = "") -> DataMissing:
     """Return the error for a set that is not there or not complete: its file, its source, and the way to get it."""
-    entry = next(
-        (entry for entry in SETS if file in entry.files), None
-    )  # sets of the contests are found by their names
+    # sets of the contests are found by their names
+    entry = next((entry for entry in SETS if file in entry.files), None)
     where = "there is no folder of evaluation data" if folder() is None else f"there is no {file} in the data folder"
     origin = (
         f"comes from {entry.source}; {entry.way}" if entry else "is one of the rated or labelled sets of the contests"

@@ -97,9 +97,7 @@ def read_pairs(lab: Lab, name: str, part: str) -> Labelled:
     """Read the training or the test part of a set, and encode it."""
     graded = name == _GRADED
     file = f"{'sts' if graded else _FOLDER}/{name}_{part}.tsv"
-    path = catalogue.locate(file)
-    if path is None:
-        raise catalogue.missing(file)
+    path = catalogue.need(file)
     rows = list(table(path, "sentence1", "sentence2", "score" if graded else "label"))[: lab.limit]
     labels = np.array([row.number("score") >= _SAME if graded else row.whole("label", 1) for row in rows], np.float64)
     return _encoded(lab, rows, labels)

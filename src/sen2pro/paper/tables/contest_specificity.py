@@ -87,9 +87,7 @@ def found_sets() -> list[str]:
 
 def read_rated(name: str, limit: int | None) -> tuple[list[str], Array64]:
     """Read sentences and their ratings; greater is more specific."""
-    path = catalogue.locate(f"{_FOLDER}/{name}.tsv")
-    if path is None:
-        raise catalogue.missing(f"{_FOLDER}/{name}.tsv")
+    path = catalogue.need(f"{_FOLDER}/{name}.tsv")
     rows: list[Row] = list(table(path))[:limit]
     if not rows:
         raise Sen2ProError(f"{path} holds no rated sentence")
