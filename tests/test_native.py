@@ -13,7 +13,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Dense, Normalize, Pooling, Transformer
 from transformers import BertForMaskedLM, BertTokenizer, MPNetTokenizer, RobertaTokenizer, XLMRobertaTokenizer
 
-from sen2pro import Sen2Pro
+from sen2pro import Sen2Pro, Sen2ProError
 from sen2pro.encoder import loading
 from sen2pro.encoder.encoder import Encoder
 from sen2pro.encoder.texts import LibraryTokenizer, understand
@@ -154,6 +154,9 @@ def test_weights_that_are_not_known_leave_a_folder_to_the_libraries(tmp_path):
         assert loading.understand(tmp_path) is None
     path.write_bytes(b"no weights")
     assert loading.understand(tmp_path) is None
+    save_file({**weights, "embeddings.LayerNorm.bias": torch.ones(32, dtype=torch.int64)}, path)
+    with pytest.raises(Sen2ProError, match=r"'embeddings.LayerNorm.bias' holds torch.int64, no fractions"):
+        Encoder(str(tmp_path))
 
 
 def test_what_only_the_libraries_can_do_is_left_to_them(tmp_path):
@@ -180,7 +183,7 @@ def test_weights_that_changed_on_disk_are_noticed(tmp_path):
     encoder = Encoder(str(save(tmp_path)))
     weights = load_file(tmp_path / "model.safetensors")
     save_file({name: tensor * 2 for name, tensor in weights.items()}, tmp_path / "model.safetensors")
-    with pytest.raises(Exception, match="have changed since they were loaded"):
+    with pytest.raises(Sen2ProError, match="have changed since they were loaded"):
         encoder.network.eval()
 
 

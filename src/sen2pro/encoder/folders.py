@@ -17,6 +17,7 @@ from torch import Tensor
 from sen2pro.encoder.native import FAMILIES, Network, expected
 from sen2pro.encoder.texts import FastTokenizer
 from sen2pro.encoder.texts import understand as understand_tokenizer
+from sen2pro.errors import Sen2ProError
 from sen2pro.files import documents
 
 # Settings that change nothing here: names, labels, training, decoding, and how a pooler that is not used works.
@@ -69,6 +70,8 @@ def understand(folder: Path) -> Understood | None:
     """Read a folder if all that is in it is known, else return None. Its trust was checked before."""
     try:
         return _understand(folder)
+    except Sen2ProError:
+        raise  # it says what is wrong
     except (_UnknownPart, LookupError, TypeError, ValueError, AttributeError, ArithmeticError):
         return None  # a setting is missing, or is of another kind; the libraries say what is wrong
 
@@ -189,6 +192,11 @@ def _weights(path: Path, prefix: str) -> dict[str, Tensor]:
         name: each for name, each in bare.items()
         if not name.startswith("pooler.") and name != "embeddings.position_ids"
     }  # fmt: skip
+    whole = [name for name, each in weights.items() if not each.is_floating_point()]
+    if whole:
+        raise Sen2ProError(
+            f"{path}: the weight {whole[0]!r} holds {weights[whole[0]].dtype}, no fractions; fetch it again"
+        )
     if any(each.dtype != torch.float32 for each in weights.values()):
         raise _UnknownPart
     return weights
