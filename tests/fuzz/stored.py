@@ -440,7 +440,13 @@ class ModelFolders(Family):
             return None
         found = model.encode(["the dog runs", "a"])
         if case.options["file"].endswith("model.safetensors"):
-            check_same(found, _model(whole).encode(["the dog runs", "a"]), [])
+            # The same weights in another type are run by transformers, the original by our own code: equal to rounding.
+            expected = _model(whole).encode(["the dog runs", "a"])
+            near = all(
+                np.allclose(getattr(found, name), getattr(expected, name), atol=1e-5) for name in ("mean", "variance")
+            )
+            if not near or found.signature != expected.signature:
+                raise Wrong("a spoiled file was read as something else")
         return found
 
 
