@@ -94,6 +94,7 @@ class Encoder(Parts):
                 before, library = self.hash, load_library(self._settings)
                 self._take(library)
                 if self.hash != before:
+                    self._library = None  # asking again must not give another model
                     raise Sen2ProError(f"the weights in {self.folder} have changed since they were loaded")
                 return library
             return self._library
