@@ -116,7 +116,10 @@ class KeyedDropout(TorchFunctionMode):
         streams, lengths = self._streams[rows], self._lengths[rows]
         if self.layout is not None:
             sizes = [n * (shape[2] if len(shape) == 3 else shape[1] * n) for n in lengths]
-            return np.concatenate(list(map(_draw, streams, sizes))).reshape(shape)
+            if any(size % 4 for size in sizes):
+                return np.concatenate(list(map(_draw, streams, sizes))).reshape(shape)
+            raw = [stream.random_raw(size // 4) for stream, size in zip(streams, sizes, strict=True)]
+            return _sixteen(np.concatenate(raw)).reshape(shape)  # the same bits, cut once
         bits = np.full(shape, 32767, np.int16)  # padding is kept: it is masked or ignored by the network
         for row, stream, length in zip(bits, streams, lengths, strict=True):
             part = row[:length] if len(shape) == 3 else row[:, :length, :length]
@@ -132,8 +135,12 @@ class KeyedDropout(TorchFunctionMode):
 
 
 def _draw(stream: np.random.SFC64, size: int) -> NDArray[np.int16]:
-    raw = np.asarray(stream.random_raw(-(-size // 4)))
-    return raw.astype("<u8", copy=False).view("<i2")[:size]
+    return _sixteen(np.asarray(stream.random_raw(-(-size // 4))))[:size]
+
+
+def _sixteen(raw: NDArray[np.uint64]) -> NDArray[np.int16]:
+    """Cut 64 random bits into four times 16, the lowest first."""
+    return raw.astype("<u8", copy=False).view("<i2")
 
 
 @contextmanager

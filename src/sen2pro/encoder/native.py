@@ -133,27 +133,27 @@ class Network:
         def mask(states: Tensor) -> Tensor | None:
             return None if dropout is None else dropout.mask(torch.Size((1, *states.shape)), self.hidden_rate)
 
-        def added(states: Tensor, new: Tensor, kept: Tensor | None) -> Tensor:
-            return new.add_(states) if kept is None else torch.addcmul(states, new, kept[0])
+        def added(states: Tensor, new: Tensor, layer: tuple[Tensor, Tensor], drops: bool = True) -> Tensor:
+            """Add what a linear layer makes of `new`: the product itself adds to the states where nothing drops out."""
+            kept = mask(states) if drops else None
+            if kept is None:
+                return (states + layer[1]).addmm_(new, layer[0])
+            return torch.addcmul(states, torch.addmm(layer[1], new, layer[0]), kept[0])
 
         def norm(states: Tensor, weights: tuple[Tensor, Tensor]) -> Tensor:
             return functional.layer_norm(states, (self.width,), *weights, self._epsilon)
 
-        positions = torch.tensor(self._positions_of(tokens))
-        embedded = self._words[torch.tensor(list(chain.from_iterable(tokens)))].add_(self._positions[positions])
+        words, places = torch.tensor(list(chain.from_iterable(tokens))), torch.tensor(self._positions_of(tokens))
+        embedded = functional.embedding(words, self._words).add_(functional.embedding(places, self._positions))
         states = norm(embedded, self._norm)
         first = mask(states)
         states = states if first is None else states.mul_(first[0])
         kept = {0: states} if 0 in wanted else {}
         for number, layer in enumerate(self._layers, start=1):
-            mixed = self._attention(torch.addmm(layer.inputs[1], states, layer.inputs[0]), layout, dropout)
-            mixed = torch.addmm(layer.mixed[1], mixed, layer.mixed[0])
-            dropped = mask(mixed) if self.family.drops_mixed else None
-            states = norm(added(states, mixed, dropped), layer.first_norm)
-            inner = torch.addmm(layer.up[1], states, layer.up[0])
-            torch.ops.aten.gelu_(inner)
-            inner = torch.addmm(layer.down[1], inner, layer.down[0])
-            states = norm(added(states, inner, mask(inner)), layer.second_norm)
+            mixed = self._attention(torch.mm(states, layer.inputs[0]), layer.inputs[1], layout, dropout)
+            states = norm(added(states, mixed, layer.mixed, self.family.drops_mixed), layer.first_norm)
+            inner = torch.ops.aten.gelu_(torch.addmm(layer.up[1], states, layer.up[0]))
+            states = norm(added(states, inner, layer.down), layer.second_norm)
             if number in wanted:
                 kept[number] = states
         return kept
@@ -170,17 +170,19 @@ class Network:
                 positions.append(padding if number == padding else position)
         return positions
 
-    def _attention(self, inputs: Tensor, layout: Layout, dropout: KeyedDropout | None) -> Tensor:
-        """Attend within each sentence: (tokens, 3 width) gives (tokens, width)."""
-        parts = []
+    def _attention(self, inputs: Tensor, bias: Tensor, layout: Layout, dropout: KeyedDropout | None) -> Tensor:
+        """Attend within each sentence: (tokens, 3 width), which still lack their bias, give (tokens, width)."""
+        parts, size = [], self.width // self.heads
         for _, rows, length in layout.groups:
-            three = inputs[rows].view(-1, length, 3, self.heads, self.width // self.heads).permute(2, 0, 3, 1, 4)
+            three = inputs[rows].view(-1, length, 3, self.heads, size).permute(2, 0, 3, 1, 4)
+            # One pass adds the bias and puts the tokens of a head side by side.
+            three = torch.add(three, bias.view(3, 1, -1, 1, size), out=torch.empty(three.shape))
             if dropout is None and length > _SHORT:
                 query, key, value = three
-                bias = None if self._bias is None else self._relative(length)
-                mixed = functional.scaled_dot_product_attention(query, key, value, attn_mask=bias, scale=1.0)
+                relative = None if self._bias is None else self._relative(length)
+                mixed = functional.scaled_dot_product_attention(query, key, value, attn_mask=relative, scale=1.0)
             else:
-                query, key, value = three.flatten(1, 2)  # (sentences and heads, length, size), copied once
+                query, key, value = three.flatten(1, 2)  # (sentences and heads, length, size)
                 scores = torch.bmm(query, key.mT).view(-1, self.heads, length, length)
                 if self._bias is not None:
                     scores += self._relative(length)

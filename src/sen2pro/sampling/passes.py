@@ -47,8 +47,12 @@ def embed(
         keys = None if numbers is None else [distinct[row][1] for row in batch]
         return batch, encoder.forward(ids, keys, seed, prompt_length, layers).cpu().numpy()
 
-    batches = _batches(order, [len(ids) for ids, _ in distinct], group, batch_size, encoder.token_budget)
-    for batch, pooled in (_in_threads if encoder.native else map)(run, batches):
+    lengths, packed = [len(ids) for ids, _ in distinct], encoder.native is not None
+    if packed and batch_size is None:
+        batches = _even_batches(order, lengths, encoder.token_budget)
+    else:
+        batches = _batches(order, lengths, group, batch_size, encoder.token_budget)
+    for batch, pooled in (_in_threads if packed else map)(run, batches):
         if not len(vectors):
             vectors = np.empty((len(distinct), pooled.shape[1]), np.float32)
         vectors[batch] = pooled
@@ -69,6 +73,25 @@ def _batches(
         batch.append(row)
     if batch:
         yield batch
+
+
+def _even_batches(order: list[int], lengths: list[int], budget: int) -> Iterator[list[int]]:
+    """Cut rows, in their order, into batches of equally many tokens, about `budget` at most.
+
+    Their number is even, so that neither of two threads waits for the other; it does not depend on the threads.
+
+    >>> list(_even_batches([0, 1, 2, 3, 4, 5, 6, 7], [3] * 8, budget=9))
+    [[0, 1], [2, 3], [4, 5], [6, 7]]
+    """
+    total = sum(lengths)
+    count = -(-total // budget)
+    count += count % 2 if count > 1 else 0
+    batches: list[list[int]] = [[] for _ in range(count)]
+    before = 0
+    for row in order:
+        batches[before * count // total].append(row)
+        before += lengths[row]
+    return (batch for batch in batches if batch)
 
 
 def _in_threads(run: Callable[[list[int]], Any], batches: Iterator[list[int]]) -> Iterator[Any]:
