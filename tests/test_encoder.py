@@ -315,10 +315,22 @@ def test_an_unknown_model_says_what_was_tried(offline):
 
 def test_tampered_offline_weights_are_refused(offline, monkeypatch):
     id = "sentence-transformers/all-MiniLM-L6-v2"
-    package, inner, _ = sen2pro.encoder.resolve._OFFLINE[id]
-    monkeypatch.setitem(sen2pro.encoder.resolve._OFFLINE, id, (package, inner, "0" * 64))
+    package, inner, _, known = sen2pro.encoder.resolve._OFFLINE[id]
+    monkeypatch.setitem(sen2pro.encoder.resolve._OFFLINE, id, (package, inner, "0" * 64, known))
     with pytest.raises(Sen2ProError, match="not the published ones"):
         Sen2Pro("all-MiniLM-L6-v2")
+
+
+def test_checked_weights_are_not_hashed_again_and_have_the_hash_of_their_folder(offline, monkeypatch):
+    from sen2pro.encoder import folders
+
+    folder = resolve("all-MiniLM-L6-v2")
+    computed, hashes = folders.weights_hash, []
+    monkeypatch.setattr(folders, "weights_hash", lambda weights: hashes.append(computed(weights)) or hashes[-1])
+    named = Encoder("all-MiniLM-L6-v2").hash
+    assert hashes == []
+    assert Encoder(str(folder)).hash == named  # nobody has checked a folder that the caller names
+    assert hashes == [named]
 
 
 def test_a_broken_weights_file_is_said_to_be_broken(tiny_folder):

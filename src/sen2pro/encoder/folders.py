@@ -66,17 +66,20 @@ class _UnknownPart(Exception):
     """Something in a folder is not known here."""
 
 
-def understand(folder: Path) -> Understood | None:
-    """Read a folder if all that is in it is known, else return None. Its trust was checked before."""
+def understand(folder: Path, known_hash: str | None = None) -> Understood | None:
+    """Read a folder if all that is in it is known, else return None. Its trust was checked before.
+
+    `known_hash` is the hash of its weights, where the caller has made sure of the file.
+    """
     try:
-        return _understand(folder)
+        return _understand(folder, known_hash)
     except Sen2ProError:
         raise  # it says what is wrong
     except (_UnknownPart, LookupError, TypeError, ValueError, AttributeError, ArithmeticError):
         return None  # a setting is missing, or is of another kind; the libraries say what is wrong
 
 
-def _understand(folder: Path) -> Understood:
+def _understand(folder: Path, known_hash: str | None) -> Understood:
     config = _object(folder / "config.json")
     family = FAMILIES.get(config.get("model_type", ""))
     if family is None:
@@ -111,7 +114,8 @@ def _understand(folder: Path) -> Understood:
         raise _UnknownPart
     return Understood(
         config["model_type"], Network(family, config, weights), tokenizer, max_length,
-        weights_hash(sorted(weights.items())), around.pooling, around.unit, around.prompts, around.prompt,
+        known_hash or weights_hash(sorted(weights.items())), around.pooling, around.unit, around.prompts,
+        around.prompt,
     )  # fmt: skip
 
 

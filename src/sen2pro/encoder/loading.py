@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from sen2pro.encoder.folders import Understood, understand
-from sen2pro.encoder.resolve import resolve
+from sen2pro.encoder.resolve import known_hash, resolve
 from sen2pro.encoder.texts import LibraryTokenizer, TextTokenizer
 from sen2pro.encoder.trust import check_folder, check_weights
 from sen2pro.errors import Sen2ProError, shown
@@ -68,7 +68,7 @@ def load(settings: Settings, *, native: bool = True) -> Parts:
         if device is None:
             device = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
         plain = str(device) == "cpu" and settings.precision == "float32" and tokenizer is None
-        understood = understand(folder) if native and plain and not code else None
+        understood = understand(folder, known_hash(str(model), folder)) if native and plain and not code else None
         if understood is not None:
             return Parts(
                 understood, understood.tokenizer, understood.max_length, name, folder, understood.unit,

