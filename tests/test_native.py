@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -33,7 +34,7 @@ def both(folder, monkeypatch, **options):
     """The same folder run by our own code and by the libraries."""
     native = Encoder(str(folder), **options)
     with monkeypatch.context() as patch:
-        patch.setattr(loading, "understand", lambda _: None)
+        patch.setattr(loading, "understand", lambda *_: None)
         return native, Encoder(str(folder), **options)
 
 
@@ -177,6 +178,27 @@ def test_weights_that_somebody_changes_are_the_ones_in_use(tmp_path):
     assert model.encoder.native is None
     assert np.abs(model.encode(TEXTS[:3]).mean - before.mean).max() > 1e-3
     assert model.signature() != signature
+
+
+def test_loading_the_source_does_not_change_what_another_thread_samples(tmp_path, monkeypatch):
+    encoder = Encoder(str(save(tmp_path)), dropout=0.4)
+    tokens, probe, during = encoder.tokens(TEXTS), Encoder._probe, []
+
+    def sample():
+        return encoder.forward(tokens, [0] * len(tokens)), encoder.sites
+
+    def probe_while_sampling(self, *arguments):
+        with ThreadPoolExecutor(1) as pool:
+            during.append(pool.submit(sample).result(timeout=60))
+        return probe(self, *arguments)
+
+    before, sites = sample()
+    monkeypatch.setattr(Encoder, "_probe", probe_while_sampling)
+    encoder.source.eval()
+    assert len(during) == 2, "it is tried with its own rates, then with ours"
+    for vectors, met in [*during, sample()]:
+        np.testing.assert_array_equal(vectors, before)
+        assert met == sites
 
 
 def test_weights_that_changed_on_disk_are_noticed(tmp_path):

@@ -74,16 +74,17 @@ class Encoder(Parts):
         """Try a model of the libraries, and keep what is found out about it."""
         self._lock = _LOCKS.setdefault(library.network, threading.RLock())
         self._inputs = set(inspect.signature(library.network.forward).parameters)
-        self._library, rate, self.rate = library, self.rate, None
-        self._versions_at_start = self._versions()
+        self._versions_at_start = self._versions(library)
+        self._library = library
         register()
         with usable(self.folder):
-            self.sites, self.may_pad, self._first = self._probe()
-            self.trained_with_dropout = any(site.rate for site in self.sites)
-            if rate is not None:
-                self.rate = rate
-                library.network = with_dropout_modules(library.network, rate)
-                self.sites, self.may_pad, self._first = self._probe()
+            # Other threads may sample meanwhile: what they read, such as the rate, is never changed for a moment.
+            about = self._probe(None)
+            self.trained_with_dropout = any(site.rate for site in about[0])
+            if self.rate is not None:
+                library.network = with_dropout_modules(library.network, self.rate)
+                about = self._probe(self.rate)
+            self.sites, self.may_pad, self._first = about
             self._compare_with_source()
 
     @property
@@ -111,13 +112,14 @@ class Encoder(Parts):
     tokenizer: Any = property(attrgetter("library.tokenizer"))
     """The tokenizer of `source`."""
 
-    def _versions(self) -> int:
+    def _versions(self, library: Library | None = None) -> int:
         """Return a number that grows with every change of a weight; inference tensors cannot change."""
-        return sum(tensor._version for _, tensor in self._weights() if not tensor.is_inference())
+        return sum(tensor._version for _, tensor in self._weights(library) if not tensor.is_inference())
 
-    def _weights(self) -> list[tuple[str, Tensor]]:
-        assert self._library is not None
-        modules = (self._library.network, *self._library.tail)
+    def _weights(self, library: Library | None = None) -> list[tuple[str, Tensor]]:
+        library = library or self._library
+        assert library is not None
+        modules = (library.network, *library.tail)
         named = (item for module in modules for item in sorted(module.state_dict().items()))
         # A pooler is not used here, and random where a checkpoint has none.
         return [(name, tensor) for name, tensor in named if not name.startswith("pooler.")]
@@ -321,8 +323,11 @@ class Encoder(Parts):
         taken = {name: value for name, value in tensors.items() if name in self._inputs}
         return taken, torch.tensor(mask, device=self.device)
 
-    def _probe(self) -> tuple[list[Site], bool, int | None]:
-        """Try the network: return its sites, whether it may pad, and where packed sentences begin (None: nowhere)."""
+    def _probe(self, rate: float | None) -> tuple[list[Site], bool, int | None]:
+        """Try the network at a rate of dropout, or at its own (None).
+
+        Return its sites, whether it may pad, and where packed sentences begin (None: nowhere).
+        """
         short, long = self.tokens(_PROBES)
         other = short[::-1]
         exact = self.precision == "float32" and next(self.network.parameters()).dtype == torch.float32
@@ -330,7 +335,7 @@ class Encoder(Parts):
 
         def last(*batch: Tokens, sampled: bool = True, first: int | None = None) -> tuple[Tensor, list[Site]]:
             layout = None if first is None else Layout([len(ids) for ids in batch], first)
-            dropout = KeyedDropout(0, batch, [0] * len(batch), self.rate, layout)
+            dropout = KeyedDropout(0, batch, [0] * len(batch), rate, layout)
             return self._forward(batch, dropout if sampled else None, layout)[-1], dropout.sites
 
         def same(a: Tensor, b: Tensor) -> bool:
