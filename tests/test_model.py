@@ -257,6 +257,14 @@ def test_long_sentences_are_cut_counted_and_said_once(tiny):
     assert np.isfinite(g.mean).all()
 
 
+def test_long_sentences_are_counted_among_all_when_words_are_inserted(tiny):
+    texts = [*["the dog"] * 300, "the dog runs in the park " * 20]  # more than are in memory at once
+    with pytest.warns(TruncationWarning, match="1 of 301 sentences is longer") as caught:
+        moved = tiny.sampler.moved(texts, "", count=1)
+    assert len(caught) == 1
+    assert np.isfinite(moved).all()
+
+
 def test_a_long_window_of_samples_is_cut_without_a_seam(bert, tokenizer):
     many = Sen2Pro(bert, tokenizer=tokenizer, samples=1500, uncertainty="model")  # more than are prepared at once
     mean, variance = estimate(many.sample("the dog runs", batch_size=256))

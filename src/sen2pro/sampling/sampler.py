@@ -89,10 +89,10 @@ class Sampler:
         """Return how far an inserted word moves each sentence: mean squared distance on the sphere."""
         check_batch_size(batch_size)
         result, words = np.empty(len(texts)), self.words()
+        every = self.encoder.tokens([prompt + text for text in texts], warn=True)
         with progress(len(texts) * count, show, threshold=256) as advance:
             for start in range(0, len(texts), _CHUNK):
-                part = texts[start : start + _CHUNK]
-                tokens = self.encoder.tokens([prompt + text for text in part], warn=start == 0)
+                part, tokens = texts[start : start + _CHUNK], every[start : start + _CHUNK]
                 whole = [len(ids) < self.encoder.max_length for ids in tokens]
                 seen = [text if whole[i] else self.encoder.seen(text, prompt) for i, text in enumerate(part)]
                 copies = [prompt + insert_word(text, words, self.seed, s) for text in seen for s in range(count)]
