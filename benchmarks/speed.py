@@ -112,10 +112,10 @@ def share_of_products(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def matrix_products(model: Sen2Pro, tokens: int) -> Callable[[], None]:
-    """Return the work of the linear layers alone, for one pass over so many tokens in batches of 512."""
+    """Return the work of the linear layers alone, for one pass over so many tokens in equal batches of at most 512."""
     named = model.encoder.network.named_modules()
     layers = [layer for name, layer in named if isinstance(layer, nn.Linear) and not name.startswith("pooler")]
-    sizes = [512] * (tokens // 512) + [tokens % 512]
+    sizes = [len(part) for part in np.array_split(np.arange(tokens), -(-tokens // 512))]  # a short rest would be slow
     rows = {width: torch.randn(512, width) for width in {layer.in_features for layer in layers}}
 
     def work() -> None:
