@@ -21,11 +21,13 @@ ALLOWED = {
     "classification": BASE | {"encoder", "sampling", "estimation", "metrics", "model"},
     "confidence": BASE | {"encoder", "sampling", "estimation", "metrics", "model"},
     "specificity": BASE | {"encoder", "sampling", "estimation", "metrics", "model"},
+    "search": BASE | {"encoder", "sampling", "estimation", "metrics", "model", "confidence"},
     "integrations": BASE | {"encoder", "sampling", "estimation", "metrics", "model", "classification"},
     "paper": BASE
     | {"encoder", "sampling", "estimation", "metrics", "model", "classification", "confidence", "specificity"},
     "cli": BASE
-    | {"encoder", "sampling", "estimation", "metrics", "model", "classification", "confidence", "specificity", "paper"},
+    | {"encoder", "sampling", "estimation", "metrics", "model", "classification", "confidence", "specificity"}
+    | {"search", "paper"},
     "model": BASE | {"encoder", "sampling", "estimation"},
     "front": BASE,
 }
