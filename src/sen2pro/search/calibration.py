@@ -1,4 +1,4 @@
-"""How likely each hit is right: by labelled queries of the user's, or by the numbers that ship for the default model."""
+"""How likely each hit is right: by labelled queries, or by the numbers that ship for the default model."""
 
 from __future__ import annotations
 
