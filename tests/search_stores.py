@@ -1,4 +1,4 @@
-"""The three stores for the tests of search: FAISS, a real PostgreSQL server with pgvector, and Qdrant's local engine."""
+"""Stores for the tests of search: FAISS, a real PostgreSQL server with pgvector, and Qdrant's local engine."""
 
 from __future__ import annotations
 

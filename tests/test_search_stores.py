@@ -53,7 +53,7 @@ def brute(model, texts, query, k):
 def test_the_same_hits_in_the_same_order_as_by_brute_force(place, model, texts):
     index = place.build(model, texts)
     assert len(index) == len(texts)
-    for query in texts[:3] + ["the cat plays music"]:
+    for query in [*texts[:3], "the cat plays music"]:
         ids, scores = brute(model, texts, query, 10)
         found = index.search(query, k=10)
         assert [hit.id for hit in found] == ids
@@ -169,7 +169,8 @@ def test_twenty_threads_add_search_and_delete_at_once(place, model, texts):
 
 
 HOSTILE = [
-    "'; DROP TABLE x; --", '"; DROP TABLE x; --', "%s %(a)s {table}", "a' OR '1'='1", "$1", "\\'; SELECT 1", "${jndi:x}",
+    "'; DROP TABLE x; --", '"; DROP TABLE x; --', "%s %(a)s {table}", "a' OR '1'='1", "$1", "\\'; SELECT 1",
+    "${jndi:x}",
     "a\nb\tc", "metadata.year", "[0]", "*", "日本語", "🙂", '{"$ne": null}', "a" * 512,
 ]  # fmt: skip
 

@@ -59,7 +59,7 @@ def save(store: FaissStore, folder: str | Path, *, overwrite: bool = False) -> N
     for name, write in writers.items():
         temporary = path / f"{name}.new{_FILES[name]}"
         write(temporary)
-        digest = _digest(temporary)
+        digest = digest_of(temporary)
         final = f"{name}-{digest[:16]}{_FILES[name]}"
         temporary.replace(path / final)
         files[name] = {"name": final, "digest": digest}
@@ -105,12 +105,13 @@ def _checked(folder: Path, name: str, files: dict[str, dict[str, str]]) -> Path:
         raise Sen2ProError(f"{folder / FILE}: {file['name']!r} is no name of a file of an index")
     if not path.is_file():
         raise Sen2ProError(f"a part of the index is missing: {path}")
-    if _digest(path) != file["digest"]:
+    if digest_of(path) != file["digest"]:
         raise Sen2ProError(f"{path} was changed or damaged since it was written; build the index again")
     return path
 
 
-def _digest(path: Path) -> str:
+def digest_of(path: Path) -> str:
+    """Return the digest of a file."""
     state = xxhash.xxh3_128()
     with path.open("rb") as file:
         while piece := file.read(_PIECE):

@@ -204,6 +204,11 @@ class Index:
         return self._store.about.signature
 
     @property
+    def store(self) -> Store:
+        """Where the rows lie."""
+        return self._store
+
+    @property
     def ranking(self) -> str:
         """By what documents are ranked."""
         return self._ranking.name
