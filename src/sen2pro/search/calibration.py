@@ -16,7 +16,7 @@ from sen2pro.confidence.default import MATTERS
 from sen2pro.confidence.search import SearchConfidence
 from sen2pro.errors import Sen2ProError, Sen2ProWarning, shown
 from sen2pro.files import documents
-from sen2pro.files.documents import NUMBER, TEXT, list_of, mapping, record
+from sen2pro.files.documents import NUMBER, TEXT, mapping, record
 from sen2pro.search.encoding import Encoded
 from sen2pro.signature import Signature
 from sen2pro.types import Array, Array64
@@ -24,7 +24,7 @@ from sen2pro.types import Array, Array64
 FILE = Path(__file__).with_name("default.json")
 DEPTH = 10  # hits that the shipped numbers look at
 LIKELY = 0.5  # of an answer, where no precision is asked for
-_CURVE = record({"weights": list_of(NUMBER, 5), "floor": NUMBER})
+_CURVE = record({"constant": NUMBER, "slope": NUMBER, "floor": NUMBER})
 _DOCUMENT = record({"signature": record(dict.fromkeys(MATTERS, TEXT)), "rankings": mapping(_CURVE)})
 
 
@@ -36,10 +36,10 @@ class Calibration(Protocol):
         """Hits that it looks at."""
 
     def probabilities(self, scores: Array64, queries: Encoded, first: Array) -> Array64:
-        """Return P(right) of each hit (n, depth); NaN is unknown.
+        """Return P(right) of each hit (n, k); NaN is unknown.
 
-        `scores` (n, depth) are in descending order, and NaN where there is no hit; `first` (n, 3) is what is kept of
-        the first hit.
+        `scores` (n, k), k at least the depth, are in descending order, and NaN where there is no hit. `first` (n, 3) is
+        what is kept of the first hit.
         """
 
     def threshold(self, precision: float | None, certainty: float) -> float:
@@ -67,12 +67,12 @@ class Labelled:
         return int(self._confidence.hits_)
 
     def probabilities(self, scores: Array64, queries: Encoded, first: Array) -> Array64:
-        """Return P(right) of each hit (n, depth)."""
+        """Return P(right) of each hit (n, k); beyond the depth it is unknown."""
         known = np.flatnonzero(~np.isnan(scores[:, 0]))
         result = np.full(scores.shape, np.nan)
         if not len(known):
             return result
-        filled = scores[known]
+        filled = scores[known, : self.depth]
         for column in range(1, filled.shape[1]):  # an index with few rows: the missing ones count as the last
             filled[:, column] = np.where(np.isnan(filled[:, column]), filled[:, column - 1], filled[:, column])
         extras: dict[str, Any] = {}
@@ -80,7 +80,7 @@ class Labelled:
             extras["lengths"] = np.maximum(queries.about[known, 2], 1)
         if "variances" in self._confidence.needs:
             extras["variances"] = self._variances(queries.about[known], first[known])
-        result[known] = self._confidence.probability_each(filled, **extras)
+        result[known, : self.depth] = self._confidence.probability_each(filled, **extras)
         return result
 
     def _variances(self, queries: Array, first: Array) -> Array:
@@ -100,15 +100,17 @@ class Labelled:
         return 2.0 if rule is None else rule.threshold
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Shipped:
-    """The numbers for the default model: a logistic curve over a few features of a hit and its list.
+    """The numbers for the default model: a logistic curve over the lead of a hit (see `lead`).
 
-    `weights` are those of 1 and of the columns of `features`. `floor` is the usual similarity of a tenth hit, which
-    stands for hits that a small index does not have.
+    It is for collections where one document answers a query, or few do. Where many do, none leads, and probabilities
+    are too low. `docs/search.md` says how good they are. `floor` is the usual similarity of a wrong hit: it stands for
+    hits that a small index does not have.
     """
 
-    weights: Array64
+    constant: float
+    slope: float
     floor: float
 
     @property
@@ -116,10 +118,12 @@ class Shipped:
         """Hits that it looks at."""
         return DEPTH
 
-    def probabilities(self, scores: Array64, queries: Encoded, first: Array) -> Array64:
-        """Return P(right) of each hit (n, depth)."""
-        logits = features(scores, self.floor) @ self.weights
-        return np.asarray(np.where(np.isnan(scores), np.nan, (1 + np.tanh(logits / 2)) / 2))
+    def probabilities(self, scores: Array64, queries: Encoded | None = None, first: Array | None = None) -> Array64:
+        """Return P(right) of each hit (n, k); beyond the depth it is unknown."""
+        result = np.full(scores.shape, np.nan)
+        logits = self.constant + self.slope * lead(scores[:, :DEPTH], self.floor)
+        result[:, :DEPTH] = np.where(np.isnan(scores[:, :DEPTH]), np.nan, (1 + np.tanh(logits / 2)) / 2)
+        return result
 
     def threshold(self, precision: float | None, certainty: float) -> float:
         """Return the precision itself, with a warning that it is no promise."""
@@ -136,17 +140,15 @@ class Shipped:
         return float(precision)
 
 
-def features(scores: Array64, floor: float) -> Array64:
-    """Return 1, score, gap, lead and spread of each hit (n, k, 5).
+def lead(scores: Array64, floor: float) -> Array64:
+    """Return by how much each score is above the mean of all others of its list (n, k); NaN counts as `floor` at most.
 
-    The gap is to the best other hit, the lead to the mean of all others, and the spread is that of the list.
+    >>> lead(np.array([[0.9, 0.3, 0.3]]), floor=0.3).round(2).tolist()
+    [[0.6, -0.3, -0.3]]
     """
-    low = np.minimum(np.nanmin(np.where(np.isnan(scores), np.inf, scores), axis=1, keepdims=True), floor)
+    low = np.fmin(np.nanmin(np.where(np.isnan(scores), np.inf, scores), axis=1, keepdims=True), floor)
     s = np.where(np.isnan(scores), low, scores)
-    best = np.where(np.arange(s.shape[1]) == 0, s[:, 1:2], s[:, :1])
-    others = (s.sum(axis=1, keepdims=True) - s) / (s.shape[1] - 1)
-    spread = np.broadcast_to(s.std(axis=1, keepdims=True), s.shape)
-    return np.stack([np.ones_like(s), s, s - best, s - others, spread], axis=-1)
+    return np.asarray(s - (s.sum(axis=1, keepdims=True) - s) / (s.shape[1] - 1))
 
 
 @cache
@@ -159,7 +161,7 @@ def shipped(signature: Signature, ranking: str) -> Shipped | None:
     found = _numbers()
     fits = all(getattr(signature, name) == value for name, value in found["signature"].items())
     curve = found["rankings"].get(ranking) if fits else None
-    return curve and Shipped(np.array(curve["weights"]), curve["floor"])
+    return curve and Shipped(**curve)
 
 
 def calibration(

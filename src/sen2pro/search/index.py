@@ -372,15 +372,15 @@ class Index:
     ) -> list[Result]:  # fmt: skip
         probabilities = None
         if self._calibration is not None and lists:
-            depth = self._calibration.depth
-            scores = padded([sorted((score for score, _ in rows), reverse=True) for rows in lists], depth)
+            longest = max(k, self._calibration.depth)
+            scores = padded([sorted((score for score, _ in rows), reverse=True) for rows in lists], longest)
             first = np.array([rows[0][1].about if rows else (0, 0, 0) for rows in lists], np.float32)
             probabilities = self._calibration.probabilities(scores, queries, first).tolist()
         results = []
         for number, (text, rows) in enumerate(zip(texts, lists, strict=True)):
             hits = []
             for place, (score, row) in enumerate(rows[:k]):
-                likely = probabilities[number][place] if probabilities and place < len(probabilities[number]) else None
+                likely = probabilities[number][place] if probabilities is not None else None
                 hits.append(Hit(row.id, row.text, score, None if likely != likely else likely, dict(row.metadata)))
             results.append(Result(text, tuple(hits), threshold))
         return results
