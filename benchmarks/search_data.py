@@ -53,7 +53,8 @@ def encoded(model: Sen2Pro, texts: Sequence[str]) -> Encoded:
 
 
 def take(part: Encoded, rows: np.ndarray) -> Encoded:
-    return Encoded(part.plain[rows], part.gaussian[rows], part.about[rows])
+    gaussian = None if part.gaussian is None else part.gaussian[rows]
+    return Encoded(part.plain[rows], gaussian, part.about[rows])
 
 
 def join(first: Encoded, second: Encoded) -> Encoded:

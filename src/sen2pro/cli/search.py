@@ -2,6 +2,7 @@
 
 import csv
 import json
+from contextlib import suppress
 from typing import Annotated, Any
 
 from typer import Argument, Option
@@ -82,17 +83,17 @@ def search(
 
 
 def _where(pairs: list[str]) -> dict[str, Any] | None:
-    """Read KEY=VALUE; a value that is a number or true or false in JSON is one."""
+    """Read KEY=VALUE; 1999 and true mean the text too, since a table of texts (CSV) has no numbers."""
     found: dict[str, list[Any]] = {}
     for pair in pairs:
         key, equals, text = pair.partition("=")
         if not equals:
             raise Sen2ProError(f"--where takes KEY=VALUE, not {pair!r}")
-        try:
+        values = found.setdefault(key, [])
+        values.append(text)
+        with suppress(ValueError):
             value = json.loads(text)
-        except ValueError:
-            value = text
-        found.setdefault(key, []).append(value if isinstance(value, (int, float, bool)) else text)
+            values += [value] if isinstance(value, (int, float)) else []
     return found or None
 
 
