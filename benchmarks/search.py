@@ -340,7 +340,8 @@ def duplicates(model: Sen2Pro) -> dict[str, Any]:
         found = {name: found_at(sure, wanted, target) for name, sure in (("fitted", probability), ("cosine", cosine))}
         results["at equal precision"][target] = found
         print("duplicates found at a precision of", target, found, flush=True)
-    results["semhash"] = semhash(asked_first, asked_second, wanted, model)
+    known = dict(zip([*asked_first, *asked_second], np.concatenate([a.plain, b.plain]), strict=True))
+    results["semhash"] = semhash(asked_first, asked_second, wanted, known)
     for limit in (0.8, 0.9, 0.95):
         hit = cosine >= limit
         results["cache"][f"cosine {limit}"] = [float(hit.mean()), float(1 - wanted[hit].mean())]
@@ -362,7 +363,7 @@ def found_at(sure: np.ndarray, wanted: np.ndarray, precision: float) -> float:
     return float(right[enough].max(initial=0) / wanted.sum())
 
 
-def semhash(first: list[str], second: list[str], wanted: np.ndarray, model: Sen2Pro) -> Any:
+def semhash(first: list[str], second: list[str], wanted: np.ndarray, known: dict[str, np.ndarray]) -> Any:
     """Let semhash, with the same encoder, find duplicates among all questions; judge it by the labelled pairs."""
     try:
         from semhash import SemHash
@@ -371,7 +372,7 @@ def semhash(first: list[str], second: list[str], wanted: np.ndarray, model: Sen2
 
     class Encoder:
         def encode(self, inputs: Any, **_: Any) -> np.ndarray:
-            return np.asarray(search_data.encoded(model, list(inputs)).plain)
+            return np.stack([known[text] for text in inputs])
 
     texts = list(dict.fromkeys([*first, *second]))
     engine = SemHash.from_records(texts, model=Encoder())
