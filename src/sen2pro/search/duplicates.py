@@ -227,7 +227,7 @@ class _Finder:
         probability = np.ones(len(edges))
         unclear = np.flatnonzero(cosine <= _INDISTINCT)
         if len(unclear):
-            first, second = ([texts[edges[i][side]] for i in unclear] for side in (0, 1))
+            first, second = [texts[edges[i][0]] for i in unclear], [texts[edges[i][1]] for i in unclear]
             probability[unclear] = self._judge(first, second, cosine[unclear])
         found: dict[int, list[tuple[float, int]]] = {}
         for (own, other, near), p in zip(edges, probability.tolist(), strict=True):

@@ -27,7 +27,7 @@ from sen2pro.types import Array
 _CATALOGUE = "sen2pro_indexes"
 _OPERATORS = {"dot": ("<#>", "vector_ip_ops"), "l1": ("<+>", "vector_l1_ops"), "l2": ("<->", "vector_l2_ops")}
 _MOST_INDEXED = 2000  # dimensions that pgvector builds a graph for
-_DEPTH, _DEEPEST = 100, 1000  # rows looked at in a search of the graph, at least and at most
+_DEPTH = 200  # rows looked at in a search of the graph at once; it goes on until enough are found
 _LEAST_VERSION = (0, 8)  # of pgvector: iterative scans
 _WAIT = 10  # seconds for a connection
 
@@ -76,11 +76,16 @@ class PostgresStore:
     @contextmanager
     def _transaction(self) -> Iterator[Any]:
         """Give a connection in a transaction: committed at the end, or nothing was done."""
+        with self._connected() as connection, connection.transaction():
+            yield connection
+
+    @contextmanager
+    def _connected(self) -> Iterator[Any]:
+        """Give a connection; each statement is a transaction of its own."""
         connection = None
         try:
             connection = self._connection()
-            with connection.transaction():
-                yield connection
+            yield connection
         except (self._psycopg.OperationalError, self._psycopg.InterfaceError) as error:
             if connection is not None:
                 connection.close()
@@ -105,6 +110,7 @@ class PostgresStore:
         if not self._ready:
             self._prepare(connection)
         self._adapter.register_vector(connection)
+        connection.execute(f"SET hnsw.ef_search = {_DEPTH}; SET hnsw.iterative_scan = strict_order")
         return connection
 
     def _prepare(self, connection: Any) -> None:
@@ -214,14 +220,12 @@ class PostgresStore:
 
     def nearest(self, vectors: Array, k: int, where: Where, *, with_vectors: bool) -> list[list[Found]]:
         """Return the k nearest rows for each vector (n, d), by the graph; a filter walks on until k are found."""
-        with self._transaction() as connection:
-            depth = min(max(_DEPTH, 2 * k), _DEEPEST)
-            connection.execute("SELECT set_config('hnsw.ef_search', %s, true)", [str(depth)])
-            connection.execute("SELECT set_config('hnsw.iterative_scan', 'strict_order', true)")
+        with self._connected() as connection:
             found = [self._query(connection, vector, k, where, with_vectors) for vector in vectors]
-            short = [number for number, hits in enumerate(found) if len(hits) < k]
-            if short and where:  # the graph may give up before it has found rows that few have
-                connection.execute("SELECT set_config('enable_indexscan', 'off', true)")
+        short = [number for number, hits in enumerate(found) if len(hits) < k]
+        if short and where:  # the graph may give up before it has found rows that few have
+            with self._transaction() as connection:
+                connection.execute("SET LOCAL enable_indexscan = off")
                 for number in short:
                     found[number] = self._query(connection, vectors[number], k, where, with_vectors)
         return found
@@ -254,7 +258,7 @@ class PostgresStore:
                 connection.execute(
                     self._sql(
                         f"CREATE INDEX IF NOT EXISTS {{graph}} ON {{table}} USING hnsw (vector {operators}) "
-                        "WITH (m = 16, ef_construction = 100)",
+                        "WITH (m = 16, ef_construction = 128)",
                         graph=sql.Identifier(f"{self._name}_hnsw"),
                     )
                 )
