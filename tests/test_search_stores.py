@@ -96,6 +96,18 @@ def test_rows_are_added_replaced_and_deleted(place, model, texts):
     index.close()
 
 
+def test_documents_are_read_by_their_ids_in_the_order_asked_for(place, model, texts):
+    index = place.build(model, texts[:5], metadata=[{"number": n} for n in range(5)])
+    assert index.get(["3", "none", "1", "3"]) == [("3", texts[3], {"number": 3}), ("1", texts[1], {"number": 1})]
+    assert index.get([]) == []
+    index.delete(["3"])
+    index.add("the cat", ids=["1"], duplicates="replace")
+    assert index.get([3, 1]) == [("1", "the cat", {})]
+    index.get(["2"])[0].metadata["number"] = 7  # a copy
+    assert index.get(["2"])[0].metadata == {"number": 2}
+    index.close()
+
+
 def test_duplicate_ids_are_refused_by_default_and_nothing_is_changed(place, model, texts):
     index = place.build(model, texts[:5], ids=list("abcde"))
     with pytest.raises(DuplicateIds, match="'c'.*duplicates='replace'"):

@@ -8,16 +8,19 @@ if TYPE_CHECKING:
     from sen2pro.search.duplicates import Duplicate, Duplicates, find_duplicates
     from sen2pro.search.index import Index
     from sen2pro.search.results import Hit, Result
+    from sen2pro.search.rows import Document
     from sen2pro.search.store import DuplicateIds, Store, StoreUnavailable
 
 # Imported on first use: torch takes seconds, and each engine is an extra.
 _HOME = {
-    "Duplicate": "duplicates", "DuplicateIds": "store", "Duplicates": "duplicates", "Hit": "results", "Index": "index",
-    "Result": "results", "Store": "store", "StoreUnavailable": "store", "find_duplicates": "duplicates",
+    "Document": "rows", "Duplicate": "duplicates", "DuplicateIds": "store", "Duplicates": "duplicates",
+    "Hit": "results", "Index": "index", "Result": "results", "Store": "store", "StoreUnavailable": "store",
+    "find_duplicates": "duplicates",
 }  # fmt: skip
 
 __all__ = [
-    "Duplicate", "DuplicateIds", "Duplicates", "Hit", "Index", "Result", "Store", "StoreUnavailable", "find_duplicates",
+    "Document", "Duplicate", "DuplicateIds", "Duplicates", "Hit", "Index", "Result", "Store", "StoreUnavailable",
+    "find_duplicates",
 ]  # fmt: skip
 
 __getattr__, __dir__ = importer(__name__, _HOME)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sen2pro.search.rows import ABOUT, Found, Rows, Where, matches
+from sen2pro.search.rows import ABOUT, Document, Found, Rows, Where, matches
 from sen2pro.search.store import About, DuplicateIds, missing
 from sen2pro.types import Array
 
@@ -63,6 +63,12 @@ class FaissStore:
         """Return those of some ids that are there."""
         with self._lock:
             return [id for id in ids if id in self._live]
+
+    def read(self, ids: Sequence[str]) -> list[Document]:
+        """Return those of some documents that are there."""
+        with self._lock:
+            rows = [self._live[id] for id in ids if id in self._live]
+            return [Document(self._ids[row], self._texts[row], self._metadata[row]) for row in rows]
 
     def write(self, rows: Rows, *, replace: bool) -> None:
         """Add rows; they are there from the last step on, which cannot be interrupted."""

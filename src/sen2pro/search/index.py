@@ -21,7 +21,7 @@ from sen2pro.search.encoding import Encoded, TextEncoder
 from sen2pro.search.faiss_store import FaissStore
 from sen2pro.search.ranking import PLAIN, Ranking, ranking
 from sen2pro.search.results import Hit, Result
-from sen2pro.search.rows import Found, Rows, check_ids, check_metadata, check_where
+from sen2pro.search.rows import Document, Found, Rows, check_ids, check_metadata, check_where
 from sen2pro.search.store import (
     KINDS,
     MOST_DIMENSIONS,
@@ -199,6 +199,11 @@ class Index:
         return self._calibration is not None
 
     @property
+    def model(self) -> Sen2Pro:
+        """What encodes texts and queries."""
+        return self._encoder.model
+
+    @property
     def signature(self) -> Signature:
         """How the texts were encoded."""
         return self._store.about.signature
@@ -303,6 +308,18 @@ class Index:
         """Delete texts by their ids; return how many there were."""
         names = check_ids(ids)
         return patiently(lambda: self._store.delete(names)) if names else 0
+
+    def get(self, ids: Any) -> list[Document]:
+        """Return documents by their ids, in the order of the ids; those that are not there are left out.
+
+        >>> index = Index.build(Sen2Pro("all-MiniLM-L6-v2"), ["We ship to all of Europe."], ids=["shipping"])
+        >>> index.get(["office", "shipping"])
+        [Document(id='shipping', text='We ship to all of Europe.', metadata={})]
+        """
+        names = check_ids(ids)
+        found = patiently(lambda: self._store.read(names)) if names else []
+        there = {id: Document(id, text, dict(metadata)) for id, text, metadata in found}
+        return [there[id] for id in dict.fromkeys(names) if id in there]
 
     @overload
     def search(  # type: ignore[overload-overlap]  # a text is a sequence of texts, too

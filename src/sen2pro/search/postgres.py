@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from sen2pro.errors import Sen2ProError, first_line
-from sen2pro.search.rows import Found, Rows, Where
+from sen2pro.search.rows import Document, Found, Rows, Where
 from sen2pro.search.store import (
     About,
     DuplicateIds,
@@ -212,6 +212,12 @@ class PostgresStore:
                 )
             except self._psycopg.errors.UniqueViolation:  # somebody else has added one of them since
                 raise DuplicateIds(rows.ids) from None
+
+    def read(self, ids: Sequence[str]) -> list[Document]:
+        """Return those of some documents that are there."""
+        with self._transaction() as connection:
+            query = self._sql("SELECT id, text, metadata FROM {table} WHERE id = ANY(%s)")
+            return [Document(*row) for row in connection.execute(query, [list(ids)]).fetchall()]
 
     def delete(self, ids: Sequence[str]) -> int:
         """Delete rows in one transaction; return how many there were."""

@@ -19,7 +19,7 @@ from urllib.parse import unquote, urlsplit
 import numpy as np
 
 from sen2pro.errors import Sen2ProError, first_line
-from sen2pro.search.rows import ABOUT, Found, Rows, Where
+from sen2pro.search.rows import ABOUT, Document, Found, Rows, Where
 from sen2pro.search.store import About, DuplicateIds, StoreUnavailable, missing, patiently, read_about, without_secret
 from sen2pro.types import Array
 
@@ -162,6 +162,12 @@ class QdrantStore:
             found = client.retrieve(self._name, [_point(id) for id in ids], with_payload=False)
             there = {str(point.id) for point in found}
             return [id for id in ids if _point(id) in there]
+
+    def read(self, ids: Sequence[str]) -> list[Document]:
+        """Return those of some documents that are there."""
+        with self._asking() as client:
+            points = client.retrieve(self._name, [_point(id) for id in ids], with_payload=True)
+        return [Document(*(point.payload[name] for name in ("id", "text", "metadata"))) for point in points]
 
     def write(self, rows: Rows, *, replace: bool) -> None:
         """Add rows as one batch."""

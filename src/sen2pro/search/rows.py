@@ -46,6 +46,14 @@ class Found(NamedTuple):
     vector: Array | None
 
 
+class Document(NamedTuple):
+    """A document as it was added, without its vector."""
+
+    id: str
+    text: str
+    metadata: Mapping[str, Value]
+
+
 def check_ids(ids: Any, rows: int | None = None) -> list[str]:
     """Return ids as texts; whole numbers may be ids too.
 

@@ -13,7 +13,7 @@ from sen2pro.errors import Sen2ProError, one_of, shown, some
 from sen2pro.files import documents
 from sen2pro.files.documents import COUNT, NUMBER, TEXT, WHOLE, either, one_of_texts, record
 from sen2pro.search.ranking import ENGINE_METRICS, NAMES
-from sen2pro.search.rows import Found, Rows, Where
+from sen2pro.search.rows import Document, Found, Rows, Where
 from sen2pro.signature import Signature
 from sen2pro.types import Array
 
@@ -94,6 +94,9 @@ class Store(Protocol):
 
     def existing(self, ids: Sequence[str]) -> list[str]:
         """Return those of some ids that are there."""
+
+    def read(self, ids: Sequence[str]) -> list[Document]:
+        """Return those of some documents that are there, in any order."""
 
     def delete(self, ids: Sequence[str]) -> int:
         """Delete rows, all or none; return how many there were."""
