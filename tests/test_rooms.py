@@ -22,7 +22,8 @@ ALLOWED = {
     "confidence": BASE | {"encoder", "sampling", "estimation", "metrics", "model"},
     "specificity": BASE | {"encoder", "sampling", "estimation", "metrics", "model"},
     "search": BASE | {"encoder", "sampling", "estimation", "metrics", "model", "confidence"},
-    "integrations": BASE | {"encoder", "sampling", "estimation", "metrics", "model", "classification"},
+    "integrations": BASE
+    | {"encoder", "sampling", "estimation", "metrics", "model", "classification", "confidence", "search"},
     "paper": BASE
     | {"encoder", "sampling", "estimation", "metrics", "model", "classification", "confidence", "specificity"},
     "cli": BASE
