@@ -51,7 +51,7 @@ class PlainModule(InputModule):  # type: ignore[misc, unused-ignore]  # no types
     """The one module of the `SentenceTransformer` that `sentence_transformer` makes."""
 
     def __init__(self, model: Sen2Pro) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call, unused-ignore]
         self.model = model
 
     def preprocess(self, inputs: Sequence[Any], prompt: str | None = None, **_: Any) -> dict[str, Any]:

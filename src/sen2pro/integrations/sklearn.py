@@ -100,7 +100,7 @@ class Sen2ProVectorizer(TransformerMixin, BaseEstimator):  # type: ignore[misc] 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.two_d_array, tags.input_tags.string = False, True
-        tags.requires_fit = False
+        tags.requires_fit, tags.transformer_tags.preserves_dtype = False, []  # vectors are float32, whatever texts are
         return tags
 
 
