@@ -7,6 +7,7 @@ import json
 import math
 import re
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -414,3 +415,19 @@ class TestSentenceTransformer:
             ours.encode(["It rains.", " "])
         with pytest.raises(Sen2ProError, match=r"Sen2Pro\.save"):
             ours.save(str(tmp_path / "model"))
+
+
+@pytest.mark.parametrize(
+    ("name", "missing", "extra"),
+    [
+        ("langchain", "langchain_core.documents", "langchain"),
+        ("llama_index", "llama_index.core.base.embeddings.base", "llamaindex"),
+        ("haystack", "haystack", "haystack"),
+    ],
+)
+def test_without_its_framework_an_integration_names_the_extra(monkeypatch, name, missing, extra):
+    module = f"sen2pro.integrations.{name}"
+    monkeypatch.delitem(sys.modules, module, raising=False)
+    monkeypatch.setitem(sys.modules, missing, None)
+    with pytest.raises(ImportError, match=re.escape(f"pip install 'sen2pro[{extra}]'")):
+        import_module(module)

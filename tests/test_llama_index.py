@@ -1,5 +1,7 @@
 """LlamaIndex: its vector index on our vectors, and a postprocessor that returns nothing when unsure."""
 
+import pickle
+
 import numpy as np
 import pytest
 
@@ -69,6 +71,11 @@ def test_an_embedding_is_written_by_its_name(shared_folder):
     again = Sen2ProEmbedding.from_dict(written)
     assert (again.model_name, again.embed_batch_size) == (str(shared_folder), 7)
     assert again.get_query_embedding("the dog") == Sen2Pro(str(shared_folder)).sen2vec("the dog").tolist()
+
+
+def test_an_embedding_can_be_sent_to_another_process(model):
+    again = pickle.loads(pickle.dumps(Sen2ProEmbedding(model)))
+    assert again.get_query_embedding(KNOWN) == model.sen2vec(KNOWN).tolist()
 
 
 def test_a_vector_index_ranks_by_the_cosine_of_our_vectors(model, retriever):

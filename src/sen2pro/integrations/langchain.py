@@ -80,9 +80,10 @@ class Sen2ProVectorStore(VectorStore):  # type: ignore[misc]
         """Build an index of texts; `options` are those of `Index.build`, for instance `store=` and `confidence=`."""
         if not isinstance(embedding, Sen2ProEmbeddings):
             raise Sen2ProError(f"this store takes Sen2ProEmbeddings, not {type(embedding).__name__}")
-        store = cls(Index.build(embedding.model, **options))
-        store.add_texts(texts, metadatas, ids=ids)
-        return store
+        options = {"duplicates": "replace", **options}
+        return cls(
+            Index.build(embedding.model, texts, ids=_named(ids, len(texts)), metadata=metadatas or None, **options)
+        )
 
     @property
     def embeddings(self) -> Sen2ProEmbeddings:
@@ -95,8 +96,7 @@ class Sen2ProVectorStore(VectorStore):  # type: ignore[misc]
     ) -> list[str]:  # fmt: skip
         """Add texts, or replace those whose ids are there; return the ids. Texts without an id get a random one."""
         rows = list(texts)
-        given = ids if ids is not None else [None] * len(rows)
-        names = [uuid.uuid4().hex if id is None else id for id in given]
+        names = _named(ids, len(rows))
         self.index.add(rows, ids=names, metadata=metadatas or None, duplicates="replace")
         return names
 
@@ -145,3 +145,9 @@ class Sen2ProVectorStore(VectorStore):  # type: ignore[misc]
         search = self._similarity_search_with_relevance_scores
         found: list[tuple[Document, float]] = await run_in_executor(None, search, query, k, **options)
         return found
+
+
+def _named(ids: Sequence[str | None] | None, rows: int) -> list[str]:
+    """Return an id for each text: its own, or a random one."""
+    given = ids if ids is not None else [None] * rows
+    return [uuid.uuid4().hex if id is None else id for id in given]
