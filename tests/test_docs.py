@@ -27,6 +27,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *TUTORIALS]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 BLOCK = re.compile(r"^```(python|bash|text)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 NUMBER = re.compile(r"-?\d+\.\d*|-?\d+")
+FRAMEWORKS = {"langchain_core": "langchain", "llama_index.core": "llamaindex", "haystack": "haystack", "mteb": "mteb"}
 OTHER_MODEL = "sentence-transformers/all-mpnet-base-v2"  # of the tutorial; not in the offline package
 
 
@@ -61,6 +62,7 @@ def folder(tmp_path, monkeypatch):
     """An empty working folder, with a stand-in for the model that only the hub has."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MTEB_CACHE", str(tmp_path / "mteb"))
+    monkeypatch.setenv("HAYSTACK_TELEMETRY_ENABLED", "False")
     return tmp_path
 
 
@@ -82,7 +84,8 @@ WITH_PYTHON = [page for page in PAGES if "```python" in page.read_text(encoding=
 def test_the_python_of_a_page_runs_and_prints_what_is_shown(page, folder, capsys):
     code = [(python, shown) for language, python, shown in blocks(page) if language == "python"]
     if page.stem == "integrations":
-        pytest.importorskip("mteb", reason="mteb is not installed: pip install 'sen2pro[mteb]'")
+        for module, extra in FRAMEWORKS.items():
+            pytest.importorskip(module, reason=f"{module} is not installed: pip install 'sen2pro[{extra}]'")
     replaced = page.stem == "another-model"
     if replaced:
         stand_in(folder)

@@ -7,22 +7,26 @@ import json
 import math
 import re
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from scipy.stats import pearsonr, spearmanr
+from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.evaluation import (
     EmbeddingSimilarityEvaluator,
     InformationRetrievalEvaluator,
 )
+from sentence_transformers.util import semantic_search
 
 from sen2pro import Sen2Pro
+from sen2pro.encoder.resolve import resolve
 from sen2pro.errors import Sen2ProError
 from sen2pro.integrations.adapter import GaussianArrays
 from sen2pro.integrations.mteb import MTEBModel
-from sen2pro.integrations.sentence_transformers import EvaluationModel, SimilarityEvaluator
+from sen2pro.integrations.sentence_transformers import EvaluationModel, SimilarityEvaluator, sentence_transformer
 
 PAIRS = [
     ("A man is playing a guitar.", "Someone plays an instrument.", 4.0),
@@ -336,3 +340,94 @@ class TestSentenceTransformers:
     def test_what_would_break_a_variance_is_refused(self, tiny, option):
         with pytest.raises(Sen2ProError, match=next(iter(option))):
             EvaluationModel(tiny).encode(["the dog runs"], **option)
+
+
+@pytest.fixture(scope="module")
+def theirs():
+    return SentenceTransformer(str(resolve("all-MiniLM-L6-v2")), device="cpu")
+
+
+@pytest.fixture(scope="module")
+def ours(model):
+    return sentence_transformer(model)
+
+
+class TestSentenceTransformer:
+    """Code that was written for sentence-transformers, on our vectors."""
+
+    @pytest.mark.parametrize(
+        "options",
+        [
+            {}, {"batch_size": 3}, {"show_progress_bar": False}, {"prompt": "query: "}, {"convert_to_tensor": True},
+            {"convert_to_numpy": False}, {"truncate_dim": 64}, {"truncate_dim": 64, "normalize_embeddings": True},
+            {"precision": "ubinary"}, {"device": "cpu"},
+        ],
+    )  # fmt: skip
+    def test_encode_with_the_usual_arguments_gives_the_same(self, theirs, ours, options):
+        expected, given = theirs.encode(FIRST, **options), ours.encode(FIRST, **options)
+        assert type(given) is type(expected)
+        np.testing.assert_allclose(np.asarray(given), np.asarray(expected), atol=1e-5)
+        one = ours.encode(FIRST[0], **options)
+        np.testing.assert_allclose(np.asarray(one), np.asarray(expected[0]), atol=1e-5)
+
+    def test_queries_documents_and_similarities_are_the_same(self, theirs, ours):
+        for name in ("encode_query", "encode_document"):
+            np.testing.assert_allclose(getattr(ours, name)(FIRST), getattr(theirs, name)(FIRST), atol=1e-5)
+        similarity = ours.similarity(ours.encode(FIRST), ours.encode(SECOND))
+        np.testing.assert_allclose(
+            similarity, theirs.similarity(theirs.encode(FIRST), theirs.encode(SECOND)), atol=1e-5
+        )
+        assert ours.get_embedding_dimension() == theirs.get_embedding_dimension()
+        assert ours.max_seq_length == theirs.max_seq_length
+        assert ours.encode([]).shape == theirs.encode([]).shape
+
+    def test_its_evaluators_and_its_search_take_it(self, theirs, ours):
+        evaluator = EmbeddingSimilarityEvaluator(FIRST, SECOND, SCORES)
+        assert evaluator(ours) == pytest.approx(evaluator(theirs), abs=1e-5)
+        hits = semantic_search(ours.encode(list(QUERIES.values())), ours.encode(list(CORPUS.values())), top_k=3)
+        expected = semantic_search(theirs.encode(list(QUERIES.values())), theirs.encode(list(CORPUS.values())), top_k=3)
+        assert [[hit["corpus_id"] for hit in row] for row in hits] == [
+            [hit["corpus_id"] for hit in row] for row in expected
+        ]
+
+    def test_prompts_of_the_model_are_used(self, bert, tokenizer):
+        model = Sen2Pro(bert, tokenizer=tokenizer, samples=2)
+        model.encoder.prompts = {"query": "one ", "document": "two "}
+        ours, text = sentence_transformer(model), "the dog runs"
+        np.testing.assert_array_equal(ours.encode(text), model.sen2vec(text))
+        np.testing.assert_array_equal(ours.encode_query(text), model.sen2vec(text, prompt="one "))
+        np.testing.assert_array_equal(ours.encode_document(text), model.sen2vec(text, prompt="two "))
+        np.testing.assert_array_equal(ours.encode(text, prompt_name="query"), model.sen2vec(text, prompt="one "))
+
+    def test_lengths_are_kept_without_normalisation(self, shared_folder):
+        theirs = SentenceTransformer(str(shared_folder), device="cpu")
+        texts = ["the dog runs", "a cat"]
+        expected = theirs.encode(texts)
+        assert not np.allclose(np.linalg.norm(expected, axis=1), 1, atol=0.1)
+        same = sentence_transformer(Sen2Pro(str(shared_folder), normalize=False)).encode(texts)
+        np.testing.assert_allclose(same, expected, atol=1e-5)
+
+    def test_options_are_those_of_sentence_transformers(self, model):
+        assert sentence_transformer(model, truncate_dim=16, similarity_fn_name="dot").encode("It rains.").shape == (16,)
+
+    def test_a_blank_text_and_saving_are_refused(self, ours, tmp_path):
+        with pytest.raises(Sen2ProError, match="blank|empty"):
+            ours.encode(["It rains.", " "])
+        with pytest.raises(Sen2ProError, match=r"Sen2Pro\.save"):
+            ours.save(str(tmp_path / "model"))
+
+
+@pytest.mark.parametrize(
+    ("name", "missing", "extra"),
+    [
+        ("langchain", "langchain_core.documents", "langchain"),
+        ("llama_index", "llama_index.core.base.embeddings.base", "llamaindex"),
+        ("haystack", "haystack", "haystack"),
+    ],
+)
+def test_without_its_framework_an_integration_names_the_extra(monkeypatch, name, missing, extra):
+    module = f"sen2pro.integrations.{name}"
+    monkeypatch.delitem(sys.modules, module, raising=False)
+    monkeypatch.setitem(sys.modules, missing, None)
+    with pytest.raises(ImportError, match=re.escape(f"pip install 'sen2pro[{extra}]'")):
+        import_module(module)

@@ -290,7 +290,10 @@ def test_two_threads_give_the_bits_of_one(minilm):
         torch.set_num_threads(before)
 
 
-HEAVY = ("transformers", "sentence_transformers", "sklearn", "huggingface_hub", "scipy.spatial")
+HEAVY = (
+    "transformers", "sentence_transformers", "sklearn", "huggingface_hub", "scipy.spatial", "langchain_core",
+    "llama_index", "haystack",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,8 @@ import pytest
 import sen2pro
 
 ROOT = Path(__file__).resolve().parents[1]
-HEAVY = ("torch", "transformers", "sentence_transformers", "numpy", "pyarrow", "matplotlib")
+FRAMEWORKS = ("langchain_core", "llama_index", "haystack", "sentence_transformers", "sklearn")
+HEAVY = ("torch", "transformers", "numpy", "pyarrow", "matplotlib", *FRAMEWORKS)
 
 
 @pytest.mark.parametrize(

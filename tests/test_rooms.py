@@ -21,11 +21,14 @@ ALLOWED = {
     "classification": BASE | {"encoder", "sampling", "estimation", "metrics", "model"},
     "confidence": BASE | {"encoder", "sampling", "estimation", "metrics", "model"},
     "specificity": BASE | {"encoder", "sampling", "estimation", "metrics", "model"},
-    "integrations": BASE | {"encoder", "sampling", "estimation", "metrics", "model", "classification"},
+    "search": BASE | {"encoder", "sampling", "estimation", "metrics", "model", "confidence"},
+    "integrations": BASE
+    | {"encoder", "sampling", "estimation", "metrics", "model", "classification", "confidence", "search"},
     "paper": BASE
     | {"encoder", "sampling", "estimation", "metrics", "model", "classification", "confidence", "specificity"},
     "cli": BASE
-    | {"encoder", "sampling", "estimation", "metrics", "model", "classification", "confidence", "specificity", "paper"},
+    | {"encoder", "sampling", "estimation", "metrics", "model", "classification", "confidence", "specificity"}
+    | {"search", "paper"},
     "model": BASE | {"encoder", "sampling", "estimation"},
     "front": BASE,
 }
@@ -90,6 +93,22 @@ def test_data_flows_one_way(path):
 def test_nothing_but_the_command_line_imports_the_laboratory(path):
     if room(name_of(path)) not in ("paper", "cli"):
         assert not [module for module, _ in imports(path) if module.startswith("sen2pro.paper")]
+
+
+# A framework that is an extra -> the one file that may import it.
+FRAMEWORKS = {
+    "haystack": "integrations/haystack.py", "langchain_core": "integrations/langchain.py",
+    "llama_index": "integrations/llama_index.py",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("path", FILES, ids=name_of)
+def test_a_framework_is_imported_by_its_own_file_alone(path):
+    nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+    names = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    names |= {node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module}
+    found = {name.split(".")[0] for name in names} & set(FRAMEWORKS)
+    assert found == {name for name, place in FRAMEWORKS.items() if path == ROOT / place}
 
 
 @pytest.mark.parametrize("path", FILES, ids=name_of)

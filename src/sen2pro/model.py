@@ -224,6 +224,16 @@ class Sen2Pro:
         except HeadMissing:
             return None
 
+    def in_one_pass(self) -> Sen2Pro | None:
+        """Return this model with the method `one-pass`, on the same network; None if there is no head for it."""
+        head = self._head or self.find_head()
+        if head is None or self.method == "one-pass":
+            return self if head else None
+        other = Sen2Pro.__new__(Sen2Pro)
+        vars(other).update(vars(self))
+        other._head, other._settings = head, self._settings.changed(method="one-pass")
+        return other
+
     def finds_its_whitening(self) -> bool:
         """Tell whether the whitening in use is the one in this model's folder."""
         saved = self._find_whitening(None, {"pooling": self.encoder.pooling})

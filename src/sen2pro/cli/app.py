@@ -17,7 +17,8 @@ from sen2pro.errors import Sen2ProError
 
 # In the order of the help; each is a function in the module of its name.
 _COMMANDS = (
-    "specificity", "compare", "calibrate", "match", "encode", "show", "demo", "distill", "score", "reproduce", "info",
+    "specificity", "compare", "index", "search", "dedup", "calibrate", "match", "encode", "show",
+    "demo", "distill", "score", "reproduce", "info",
 )  # fmt: skip
 
 

@@ -96,6 +96,19 @@ class SearchConfidence(Confidence):
         """Return P(the first hit is right) of each query (n,); what `needs` names must be passed again."""
         return np.asarray(expit(self.fitted_.logits(self._checked(scores, extras))))
 
+    def probability_each(self, scores: ArrayLike, **extras: Unpack[Extras]) -> Array64:
+        """Return P(right) of each hit (n, k); of hits after the first, the chance if no hit before is right.
+
+        Where it was fitted on labels of the first hit alone, those of later hits are NaN.
+        """
+        hits = self._checked(scores, extras)
+        each = np.full(hits.scores.shape, np.nan)
+        first = self.fitted_.logits(hits)
+        each[:, 0] = expit(first)
+        if self.later_ is not None:
+            each[:, 1:] = expit(self.later_.logits(first, hits.scores))
+        return each
+
     def probability_within(self, scores: ArrayLike, k: int, **extras: Unpack[Extras]) -> Array64:
         """Return P(a right answer is among the first k hits) of each query (n,)."""
         hits = self._checked(scores, extras)

@@ -6,8 +6,9 @@ import array as arrays
 import json
 import shutil
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -26,6 +27,7 @@ from sen2pro.signature import Signature
 SUFFIXES = (".parquet", ".safetensors")
 _SINGLE, _SIGNATURE, _DIGEST = "sen2pro.single", "sen2pro.signature", "sen2pro.digest"
 _VECTORS, _STRINGS = ("mean", "variance"), ("id", "text")
+_TOTALS = ("model_variance", "data_variance")
 _BATCH_AXES = {"mean": "rows k", "variance": "rows k", "coverage": "rows"}
 _BATCH = 8192  # rows of a Parquet file that are decoded at once
 _MOST_SHRUNK, _SMALL = 1000, 1 << 26  # no Gaussians shrink that much; what is small is not asked
@@ -269,35 +271,98 @@ def read(path: str | Path, *, verify: bool = True) -> Stored:
 Content = tuple[dict[str, NDArray[Any]], dict[str, list[str]], dict[str, str]]
 
 
-def _read_parquet(path: Path, digest: ContentDigest | None) -> Content:
+@dataclass(frozen=True)
+class Outline:
+    """What the end of a Parquet file says of the rest: numbers a row of each column, names of texts, and metadata."""
+
+    rows: int
+    sizes: dict[str, int]
+    strings: list[str]
+    totals: list[str]
+    metadata: dict[str, str]
+
+    @property
+    def signature(self) -> Signature | None:
+        """How the Gaussians were made."""
+        return Signature.from_json(self.metadata[_SIGNATURE]) if _SIGNATURE in self.metadata else None
+
+
+def outline(path: str | Path) -> Outline:
+    """Read what a Parquet file of Gaussians holds, and no number."""
+    path = check_path(path)
     with parquet.opened(path) as file:
         about = file.metadata.metadata or {}
         metadata = {key.decode(): value.decode() for key, value in about.items() if b"sen2pro." in key}
-        rows, sizes = file.metadata.num_rows, _sizes(file.schema_arrow, path)
+        names, rows, sizes = file.schema_arrow.names, file.metadata.num_rows, _sizes(file.schema_arrow, path)
         _check_size(path, rows, 4 * rows * sum(sizes.values()))
-        numbers = {name: np.empty((rows, size)[: 1 + (name in _VECTORS)], np.float32) for name, size in sizes.items()}
-        strings: dict[str, list[str]] = {name: [] for name in _STRINGS if name in file.schema_arrow.names}
+        kinds = {name: str(file.schema_arrow.field(name).type) for name in names if name in _TOTALS}
+        totals = [name for name, kind in kinds.items() if kind in ("float", "double")]
+        return Outline(rows, sizes, [name for name in _STRINGS if name in names], totals, metadata)
+
+
+def stream(path: str | Path, size: int, *, verify: bool = True) -> Iterator[tuple[Stored, dict[str, NDArray[Any]]]]:
+    """Yield what a Parquet file holds in batches of at most `size` rows, with the total variances of each source.
+
+    With `verify` the content is compared with its digest after the last batch.
+    """
+    path, digest = check_path(path), ContentDigest()
+    found = outline(path)
+    for numbers, strings in _batches(path, found, size, digest if verify else None):
+        totals = {name: numbers.pop(name) for name in found.totals}
+        try:
+            gaussian = Gaussian(**numbers, signature=found.signature, copy=False)
+        except Sen2ProError as error:
+            raise Sen2ProError(f"{path}: {error}") from None
+        if any(not np.isfinite(each).all() or (each < 0).any() for each in totals.values()):
+            raise Sen2ProError(f"{path}: a total variance is negative or not finite")
+        yield Stored(gaussian, strings.get("id"), strings.get("text")), totals
+    shape = (found.rows, found.sizes["mean"])[found.metadata.get(_SINGLE) == "true" :]
+    if verify and found.metadata.get(_DIGEST) != _digest_value(digest, found.rows, shape, found.metadata):
+        raise Sen2ProError(f"{path} has no digest, or was changed or damaged since it was written. Write it again")
+
+
+def _batches(
+    path: Path, found: Outline, size: int, digest: ContentDigest | None
+) -> Iterator[tuple[dict[str, NDArray[Any]], dict[str, list[str]]]]:
+    """Yield the columns of a file, some rows at a time, and feed them to a digest."""
     done = 0
-    with parquet.opened(path, read_dictionary=list(strings)) as file:  # texts that repeat are kept once
-        for batch in file.iter_batches(batch_size=_BATCH, columns=[*sizes, *strings]):
+    with parquet.opened(path, read_dictionary=found.strings) as file:  # texts that repeat are kept once
+        for batch in file.iter_batches(batch_size=size, columns=[*found.sizes, *found.strings, *found.totals]):
             _check_rows(path, batch, done)
-            if done + len(batch) > rows:
-                raise Sen2ProError(f"{path} is not a whole Parquet file: more rows than the {rows} that its end says")
-            here = slice(done, done + len(batch))
-            for name, values in numbers.items():
-                column = batch.column(name)
-                column = column.flatten() if name in _VECTORS else column
-                values[here] = column.to_numpy(zero_copy_only=False).reshape(values[here].shape)
-                if digest is not None:
-                    digest.numbers(name, values[here])
+            if done + len(batch) > found.rows:
+                raise Sen2ProError(
+                    f"{path} is not a whole Parquet file: more rows than the {found.rows} that its end says"
+                )
+            numbers: dict[str, NDArray[Any]] = {}
+            for name in (*found.sizes, *found.totals):
+                column = batch.column(name).flatten() if name in _VECTORS else batch.column(name)
+                shape = (len(batch), found.sizes[name]) if name in _VECTORS else (len(batch),)
+                numbers[name] = column.to_numpy(zero_copy_only=False).astype(np.float32).reshape(shape)
+                if digest is not None and name in found.sizes:
+                    digest.numbers(name, numbers[name])
+            strings = {name: parquet.texts(batch.column(name)) for name in found.strings}
             for name, texts in strings.items():
-                more = parquet.texts(batch.column(name))
-                texts += more
                 if digest is not None:
-                    digest.texts(name, more)
+                    digest.texts(name, texts)
+            yield numbers, strings
             done += len(batch)
-        if done != rows:
-            raise Sen2ProError(f"{path} is not a whole Parquet file: {done} rows where its end says {rows}")
+        if done != found.rows:
+            raise Sen2ProError(f"{path} is not a whole Parquet file: {done} rows where its end says {found.rows}")
+
+
+def _read_parquet(path: Path, digest: ContentDigest | None) -> Content:
+    found = replace(outline(path), totals=[])
+    rows, sizes, metadata = found.rows, found.sizes, found.metadata
+    numbers = {name: np.empty((rows, size)[: 1 + (name in _VECTORS)], np.float32) for name, size in sizes.items()}
+    strings: dict[str, list[str]] = {name: [] for name in found.strings}
+    done = 0
+    for part, texts in _batches(path, found, _BATCH, digest):
+        here = slice(done, done + len(part["mean"]))
+        for name, values in part.items():
+            numbers[name][here] = values
+        for name, more in texts.items():
+            strings[name] += more
+        done = here.stop
     if metadata.get(_SINGLE) == "true":
         if rows != 1:
             raise Sen2ProError(f"{path} says that it holds a single Gaussian, but has {rows} rows")

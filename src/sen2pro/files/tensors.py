@@ -18,7 +18,7 @@ from sen2pro.files.atomic import replacing
 from sen2pro.files.text import check_path
 
 _PIECE = 1 << 16  # numbers that are read at once: they still lie in the cache when they are looked at
-_TYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BOOL": "|b1", "I64": "<i8"}
+_TYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BOOL": "|b1", "I64": "<i8", "I32": "<i4"}
 
 
 class Tensor(NamedTuple):

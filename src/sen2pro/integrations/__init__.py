@@ -1,1 +1,1 @@
-"""Evaluate a `Sen2Pro` with the tools made for sentence vectors: MTEB and sentence-transformers."""
+"""A `Sen2Pro` in the tools that people use already: evaluation, search and RAG frameworks, and scikit-learn."""

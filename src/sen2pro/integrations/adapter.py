@@ -12,11 +12,9 @@ import torch
 from sen2pro.distances import METRICS
 from sen2pro.errors import Sen2ProError, one_of
 from sen2pro.gaussian import Gaussian
+from sen2pro.integrations.plain import prompt_name
 from sen2pro.model import Sen2Pro
 from sen2pro.types import Array
-
-# What sentence-transformers looks for, first to last, when a model is to encode one side of a search.
-_PROMPT_NAMES = {"query": ("query",), "document": ("document", "passage", "corpus")}
 
 
 @dataclass(eq=False)
@@ -68,4 +66,4 @@ class GaussianArrays:
 
     def prompt_name(self, side: str) -> str | None:
         """Return the name of the model's prompt for one side of a search, `query` or `document`, if it has one."""
-        return next((name for name in _PROMPT_NAMES[side] if name in self.model.encoder.prompts), None)
+        return prompt_name(self.model, side)

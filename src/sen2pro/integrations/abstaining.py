@@ -1,0 +1,103 @@
+"""Whether what a search found is likely right: for frameworks whose search is not an `Index` of ours."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from sen2pro.checks import share
+from sen2pro.confidence.search import SearchConfidence
+from sen2pro.errors import Sen2ProError, shown
+from sen2pro.integrations.plain import load
+from sen2pro.search.index import Index
+
+_LIKELY = 0.5  # of the first hit, where no precision is asked for
+_NEVER = 2.0  # a threshold that no probability reaches
+
+
+class Judged(NamedTuple):
+    """Hits in their order, each with the probability that it is right (None is unknown), and whether to answer."""
+
+    order: list[int]
+    probabilities: list[float | None]
+    sure: bool
+
+
+class Judge:
+    """Tells for one query how likely each hit is right, and whether the first is likely enough.
+
+    Without a confidence, `model` compares the query with the texts of the hits again, as an `Index` would, and its
+    shipped numbers say how likely they are right. This costs one pass over the hits; scores of the search are not used.
+    With a confidence, which was fitted on scores of the same search, it takes those.
+
+    Parameters
+    ----------
+    model
+        Hub id, folder or `Sen2Pro`; not loaded if there is a confidence.
+    confidence
+        A `SearchConfidence` fitted on labelled queries, or the folder of one.
+    precision
+        The precision to keep; see `SearchConfidence.abstain`. By default the first hit must be more likely right than
+        not.
+
+    Examples
+    --------
+    >>> judge = Judge("all-MiniLM-L6-v2")
+    >>> texts = ["Our office is in Lyon.", "To reset your password, open Settings."]
+    >>> judge("how do I reset my password?", texts, [None, None]).order
+    [1, 0]
+    >>> judge("who won the cup in 1998?", texts, [None, None]).sure
+    False
+    """
+
+    def __init__(
+        self, model: Any, confidence: SearchConfidence | str | Path | None = None, precision: float | None = None
+    ) -> None:
+        if precision is not None and share(precision) in (None, 0.0):
+            raise Sen2ProError(f"precision must be between 0 and 1, not {shown(precision)}")
+        self._precision = precision
+        self._confidence = SearchConfidence.load(confidence) if isinstance(confidence, (str, Path)) else confidence
+        if self._confidence is None:
+            self._model = load(model)
+            if not Index.build(self._model).calibrated:
+                raise Sen2ProError(
+                    f"nothing is calibrated for the model {self._model.encoder.name}. Label queries, and pass "
+                    "confidence=SearchConfidence().fit(scores, right)"
+                )
+            return
+        if not isinstance(self._confidence, SearchConfidence):
+            raise Sen2ProError(f"confidence is a fitted SearchConfidence or the folder of one, not {shown(confidence)}")
+        unknown = [name for name in self._confidence.needs if name != "lengths"]
+        if unknown:
+            raise Sen2ProError(
+                f"this confidence was fitted with {' and '.join(unknown)}, which a framework does not pass on; fit it "
+                "without"
+            )
+        self._threshold = _LIKELY
+        if precision is not None:
+            rule = self._confidence.abstain(precision)
+            self._threshold = _NEVER if rule is None else rule.threshold
+
+    def __call__(self, query: str, texts: Sequence[str], scores: Sequence[float | None]) -> Judged:
+        """Judge the hits of one query by their texts, or by the scores of the search."""
+        if not texts:
+            return Judged([], [], False)
+        if self._confidence is None:
+            found = Index.build(self._model, texts).search(query, len(texts), precision=self._precision)
+            return Judged([int(hit.id) for hit in found], [hit.probability for hit in found], found.answer is not None)
+        return self._by_scores(self._confidence, query, scores)
+
+    def _by_scores(self, confidence: SearchConfidence, query: str, scores: Sequence[float | None]) -> Judged:
+        given = [score for score in scores if score is not None]
+        if len(given) < len(scores):
+            raise Sen2ProError("a hit has no score, which this confidence needs; put it right behind the search")
+        order = sorted(range(len(given)), key=lambda place: -given[place])
+        depth = int(confidence.hits_)
+        row = [given[place] for place in order[:depth]]
+        row += row[-1:] * (depth - len(row))  # a search that found few: the missing ones count as the last
+        extras: Any = {"lengths": [max(1, len(query.split()))]} if "lengths" in confidence.needs else {}
+        each = confidence.probability_each([row], **extras)[0].tolist()[: len(order)]
+        known = [None if likely != likely else likely for likely in each] + [None] * (len(order) - len(each))
+        first = known[0]
+        return Judged(order, known, first is not None and first >= self._threshold)

@@ -1,0 +1,42 @@
+"""Plain vectors for the embedding classes of frameworks: a model by its name, and its prompt for each side."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from sen2pro.errors import Sen2ProError
+from sen2pro.model import Sen2Pro
+from sen2pro.types import Array
+
+# What sentence-transformers looks for, first to last, when a model is to encode one side of a search.
+_PROMPT_NAMES = {"query": ("query",), "document": ("document", "passage", "corpus")}
+
+
+def load(model: Any) -> Sen2Pro:
+    """Return a model from a hub id or folder; a `Sen2Pro` is returned as it is."""
+    if isinstance(model, Sen2Pro):
+        return model
+    if not isinstance(model, (str, Path)):
+        raise Sen2ProError(f"model is a hub id, a folder or a Sen2Pro, not {type(model).__name__}")
+    return Sen2Pro(str(model))
+
+
+def prompt_name(model: Sen2Pro, side: str) -> str | None:
+    """Return the name of the model's prompt for one side of a search, `query` or `document`, if it has one."""
+    return next((name for name in _PROMPT_NAMES[side] if name in model.encoder.prompts), None)
+
+
+def vectors(model: Sen2Pro, texts: Sequence[str], side: str) -> Array:
+    """Return `Sen2Pro.sen2vec` (n, k), with the model's prompt for the side, `query` or `document`.
+
+    >>> vectors(Sen2Pro("all-MiniLM-L6-v2"), ["It rains."], "query").shape
+    (1, 384)
+    """
+    return model.sen2vec(texts, prompt_name=prompt_name(model, side))
+
+
+def missing(package: str, extra: str) -> ImportError:
+    """Return the error for a framework that is not installed."""
+    return ImportError(f"this needs {package}; install it with: pip install 'sen2pro[{extra}]'")

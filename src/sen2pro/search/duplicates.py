@@ -1,0 +1,267 @@
+"""Near duplicates among many texts: each that is dropped says the same as an earlier one that is kept."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sen2pro.checks import check_sentences, share
+from sen2pro.confidence.default import Default, shipped
+from sen2pro.confidence.guarantee import Rule
+from sen2pro.confidence.match import MatchConfidence
+from sen2pro.errors import Sen2ProError, Sen2ProWarning, shown
+from sen2pro.model import Sen2Pro
+from sen2pro.progress import Show, progress
+from sen2pro.search.faiss_store import library
+from sen2pro.search.ranking import unit
+from sen2pro.types import Array, Array64
+
+_CHUNK = 2048  # texts that are compared at once
+_NEAREST = 3  # kept texts that each text is compared with
+_LEAST_COSINE = 0.6  # below it no pair is looked at
+_INDISTINCT = 1 - 1e-6  # a cosine of texts that the network reads as one and the same
+Edge = tuple[int, int, float]  # row, an earlier row, their cosine
+
+
+@dataclass(frozen=True)
+class Duplicate:
+    """The text in `row` says the same as the one in the row `like`, which is kept, with a probability."""
+
+    row: int
+    like: int
+    probability: float
+
+
+@dataclass(frozen=True)
+class Duplicates:
+    """Which texts to keep (rows, in their order) and which to drop.
+
+    `threshold` is the least probability of a duplicate. `rule` is the promise that it keeps, or None if none is kept.
+    """
+
+    kept: tuple[int, ...]
+    dropped: tuple[Duplicate, ...]
+    threshold: float
+    rule: Rule | None
+
+    @property
+    def groups(self) -> dict[int, tuple[Duplicate, ...]]:
+        """The kept rows that have duplicates, each with these."""
+        found: dict[int, list[Duplicate]] = {}
+        for each in self.dropped:
+            found.setdefault(each.like, []).append(each)
+        return {row: tuple(found[row]) for row in sorted(found)}
+
+
+class _Judge(Protocol):
+    threshold: float
+    rule: Rule | None
+
+    def __call__(self, first: list[str], second: list[str], cosine: Array64) -> Array64: ...
+
+
+class _ByLabels:
+    """Pairs are judged by a confidence that labelled pairs have fitted."""
+
+    def __init__(self, confidence: MatchConfidence, precision: float, certainty: float) -> None:
+        self._confidence, self.rule = confidence, confidence.threshold(precision=precision, certainty=certainty)
+        self.threshold = 2.0 if self.rule is None else self.rule.threshold
+
+    def __call__(self, first: list[str], second: list[str], cosine: Array64) -> Array64:
+        if self.rule is None:
+            return np.zeros(len(cosine))
+        found = self._confidence.match(first, second, self.rule)
+        return np.asarray(np.where(found.uncovered, 0.0, found.probability))
+
+
+class _ByDefault:
+    """Pairs are judged by the numbers that ship for the default model: by their cosine."""
+
+    rule: Rule | None = None
+
+    def __init__(self, default: Default, precision: float) -> None:
+        self._default, self.threshold = default, precision
+
+    def __call__(self, first: list[str], second: list[str], cosine: Array64) -> Array64:
+        return np.asarray(self._default.probability(np.clip(cosine, -1, 1)))
+
+
+def find_duplicates(
+    model: Sen2Pro,
+    texts: Iterable[str],
+    *,
+    precision: float = 0.95,
+    certainty: float = 0.95,
+    confidence: MatchConfidence | str | Path | None = None,
+    show_progress_bar: Show = None,
+    total: int | None = None,
+) -> Duplicates:
+    """Find texts that say the same as an earlier one.
+
+    Parameters
+    ----------
+    model
+        What encodes the texts.
+    texts
+        They may come from a generator; vectors and texts of those that are kept stay in memory.
+    precision, certainty
+        The least share of the dropped texts that are duplicates, and how sure that is; see
+        `MatchConfidence.threshold`. Without a confidence, each text that is dropped is a duplicate with at least this
+        probability, by the numbers that ship: that is no promise for your texts, and a warning says so.
+    confidence
+        A `MatchConfidence` that was fitted on labelled pairs, or its folder.
+    total
+        How many texts there are, for the progress bar, where it cannot be told.
+
+    Examples
+    --------
+    >>> import warnings; warnings.simplefilter("ignore")  # it says that nothing is promised
+    >>> texts = ["How do I reset my password?", "Where is the office?", "How do I reset my password ?"]
+    >>> found = find_duplicates(Sen2Pro(), texts, precision=0.8)
+    >>> found.kept, [(each.row, each.like) for each in found.dropped]
+    ((0, 1), [(2, 0)])
+    """
+    if share(precision) is None or not 0 < precision < 1:
+        raise Sen2ProError(f"precision must be between 0 and 1 (both excluded), not {shown(precision)}")
+    judge = _judge(model, precision, certainty, confidence)
+    if total is None and isinstance(texts, Sequence):
+        total = len(texts)
+    finder = _Finder(model, judge)
+    with progress(total, show_progress_bar, threshold=_CHUNK, unit="texts", title="comparing") as advance:
+        for chunk in _chunks(texts):
+            finder.add(chunk)
+            advance(len(chunk))
+    return Duplicates(tuple(finder.kept), tuple(finder.dropped), judge.threshold, judge.rule)
+
+
+def _judge(
+    model: Sen2Pro, precision: float, certainty: float, confidence: MatchConfidence | str | Path | None
+) -> _Judge:
+    if isinstance(confidence, (str, Path)):
+        confidence = MatchConfidence.load(confidence, model=model.in_one_pass() or model)
+    if isinstance(confidence, MatchConfidence):
+        return _ByLabels(confidence, precision, certainty)
+    if confidence is not None:
+        raise Sen2ProError(f"confidence is a fitted MatchConfidence or the folder of one, not {shown(confidence)}")
+    default = shipped()
+    misfits = default.misfits(model.signature())
+    if misfits:
+        raise Sen2ProError(
+            f"the numbers that ship are for the default model, and this one has {'; '.join(misfits)}. Label pairs, "
+            "fit sen2pro.confidence.MatchConfidence, and pass confidence=..."
+        )
+    most = float(default.probability(1.0))
+    what = "the probabilities that ship with sen2pro have not seen your texts, so no precision is promised"
+    if precision > most:
+        what += f", and they never exceed {most:.2f}: only texts that the network reads as one and the same are dropped"
+    warnings.warn(
+        f"{what}. Label pairs and fit a confidence (MatchConfidence, or sen2pro calibrate) for a promise",
+        Sen2ProWarning,
+        stacklevel=3,
+    )
+    return _ByDefault(default, precision)
+
+
+class _Finder:
+    """Compares texts with those that were kept before, a chunk at a time."""
+
+    def __init__(self, model: Sen2Pro, judge: _Judge) -> None:
+        self._model, self._judge = model, judge
+        self.kept: list[int] = []
+        self.dropped: list[Duplicate] = []
+        self._texts: list[str] = []  # of those kept
+        self._exact: dict[str, int] = {}  # text -> the row that is kept of it
+        self._engine = library().IndexFlatIP(model.dim)
+        self._rows = 0
+
+    def add(self, chunk: list[str]) -> None:
+        """Compare more texts."""
+        first, self._rows = self._rows, self._rows + len(chunk)
+        fresh: dict[str, int] = {}  # text -> row, of texts that are not there word for word
+        copies: list[tuple[int, str]] = []
+        for row, text in enumerate(chunk, first):
+            if text in self._exact or text in fresh:
+                copies.append((row, text))
+            else:
+                fresh[text] = row
+        texts, rows = list(fresh), list(fresh.values())
+        vectors = unit(self._model.sen2vec(texts)) if texts else np.empty((0, self._model.dim), np.float32)
+        likes = self._resolved(texts, rows, vectors)
+        for text, row in fresh.items():
+            self._exact[text] = likes[row].like if row in likes else row
+        found = [*likes.values(), *(Duplicate(row, self._exact[text], 1.0) for row, text in copies)]
+        self.dropped += sorted(found, key=lambda each: each.row)
+
+    def _resolved(self, texts: list[str], rows: list[int], vectors: Array) -> dict[int, Duplicate]:
+        """Return which of some texts are duplicates of one that is kept; keep the others."""
+        number, row_of = len(self.kept), [*self.kept, *rows]
+        everything = [*self._texts, *texts]  # what the numbers of an edge mean: first those kept, then the new ones
+        likes: dict[int, Duplicate] = {}
+        left, edges = np.arange(len(texts)), list(self._to_earlier(vectors))
+        while True:  # a text near one that was just dropped is compared again, with those that are left
+            edges += _within(vectors[left], left + number)
+            accepted, dropped = self._accepted(edges, everything), set[int]()
+            for own, found in sorted(accepted.items()):
+                nearest = [pair for pair in sorted(found) if pair[1] not in dropped]
+                if nearest:
+                    dropped.add(own)
+                    likes[row_of[own]] = Duplicate(row_of[own], row_of[nearest[0][1]], -nearest[0][0])
+            if not dropped:
+                break
+            left, edges = np.array([place for place in left if place + number not in dropped], np.int64), []
+        self._engine.add(np.ascontiguousarray(vectors[left]))
+        self.kept += [rows[place] for place in left]
+        self._texts += [texts[place] for place in left]
+        return likes
+
+    def _accepted(self, edges: list[Edge], texts: list[str]) -> dict[int, list[tuple[float, int]]]:
+        """Return for each text the earlier ones it is a duplicate of, with minus their probability."""
+        cosine = np.array([edge[2] for edge in edges])
+        probability = np.ones(len(edges))
+        unclear = np.flatnonzero(cosine <= _INDISTINCT)
+        if len(unclear):
+            first, second = [texts[edges[i][0]] for i in unclear], [texts[edges[i][1]] for i in unclear]
+            probability[unclear] = self._judge(first, second, cosine[unclear])
+        found: dict[int, list[tuple[float, int]]] = {}
+        for (own, other, near), p in zip(edges, probability.tolist(), strict=True):
+            if p >= self._judge.threshold or near > _INDISTINCT:
+                found.setdefault(own, []).append((-p, other))
+        return found
+
+    def _to_earlier(self, vectors: Array) -> Iterator[Edge]:
+        """Yield pairs of a new text and a kept one."""
+        number = len(self.kept)
+        if not number or not len(vectors):
+            return
+        scores, found = self._engine.search(np.ascontiguousarray(vectors), min(_NEAREST, number))
+        for own, other in zip(*np.nonzero(scores >= _LEAST_COSINE), strict=True):
+            yield number + int(own), int(found[own, other]), float(scores[own, other])
+
+
+def _within(vectors: Array, numbers: NDArray[np.int64]) -> Iterator[Edge]:
+    """Yield pairs of a text and an earlier one: the nearest few of each."""
+    if len(vectors) < 2:
+        return
+    table: NDArray[np.float32] = vectors @ vectors.T
+    table[np.triu_indices(len(table))] = -1
+    most = min(_NEAREST, len(table) - 1)
+    nearest = np.argpartition(-table, most - 1, axis=1)[:, :most]
+    for own, others in enumerate(nearest):
+        for other in others:
+            if table[own, other] >= _LEAST_COSINE:
+                yield int(numbers[own]), int(numbers[other]), float(table[own, other])
+
+
+def _chunks(texts: Iterable[str]) -> Iterator[list[str]]:
+    if isinstance(texts, str):
+        raise Sen2ProError(f"give a list of texts, not one text: {shown(texts)}")
+    rows = iter(texts)
+    while chunk := list(islice(rows, _CHUNK)):
+        yield check_sentences(chunk)

@@ -1,0 +1,67 @@
+"""Texts as an index needs them: plain vectors, distributions where the model has them, and lengths, in one pass."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from sen2pro.checks import SOURCES, check_sentences
+from sen2pro.confidence.features import encode as encode_both
+from sen2pro.errors import Sen2ProError
+from sen2pro.gaussian import Gaussian
+from sen2pro.model import Sen2Pro
+from sen2pro.signature import Signature
+from sen2pro.types import Array
+
+
+@dataclass(frozen=True, eq=False)
+class Encoded:
+    """Texts encoded.
+
+    `plain` are their plain vectors (n, k) and `gaussian` their distributions; one of both may be missing. `about`
+    (n, 3) is what a confidence needs: the total variances of model and data, and the number of words; 0 is unknown.
+    """
+
+    plain: Array | None
+    gaussian: Gaussian | None
+    about: Array
+
+    def __len__(self) -> int:
+        return len(self.about)
+
+
+class TextEncoder:
+    """A model as an index uses it: in one pass if there is a head, by sampling if samples were asked for.
+
+    A model with neither gives plain vectors alone.
+    """
+
+    def __init__(self, model: Sen2Pro) -> None:
+        if not isinstance(model, Sen2Pro):
+            raise Sen2ProError(f"model must be a Sen2Pro, not {type(model).__name__}")
+        wanted = model.method != "sampling" or model.settings.samples is not None
+        one_pass = None if wanted else model.in_one_pass()
+        self.model = one_pass or model
+        self.has_gaussians = wanted or one_pass is not None
+
+    @property
+    def signature(self) -> Signature:
+        """How texts are encoded."""
+        return self.model.signature()
+
+    def __call__(self, texts: Sequence[str]) -> Encoded:
+        """Encode texts."""
+        if not self.has_gaussians:
+            checked = check_sentences(texts)
+            return Encoded(self.model.sen2vec(checked), None, about(checked, {}))
+        found = encode_both(self.model, texts)
+        return Encoded(found.vectors, found.joined, about(texts, found.parts))
+
+
+def about(texts: Sequence[str], parts: Any) -> Array:
+    """Return the total variances of each source and the number of words (n, 3), 0 where unknown."""
+    columns = [parts[source].total_variance if source in parts else np.zeros(len(texts)) for source in SOURCES]
+    return np.stack([*columns, [len(text.split()) for text in texts]], axis=1).astype(np.float32)

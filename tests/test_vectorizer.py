@@ -1,0 +1,145 @@
+"""Texts as columns of a table, by scikit-learn's rules."""
+
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+from conftest import WORDS
+from labelled_texts import LABELS, TEXTS
+from sklearn.base import clone
+from sklearn.compose import make_column_transformer
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.utils import estimator_checks
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from sen2pro import Sen2Pro, Sen2ProError
+from sen2pro.integrations.sklearn import Sen2ProVectorizer
+
+
+class OnNumbers(Sen2ProVectorizer):
+    """Takes the tables that scikit-learn's checks are made of: a row of numbers is a text of as many words."""
+
+    def fit(self, X, y=None):
+        return super().fit(self.texts(X, reset=True))
+
+    def transform(self, X):
+        check_is_fitted(self)
+        return super().transform(self.texts(X, reset=False))
+
+    def texts(self, X, reset):
+        rows = validate_data(self, X, reset=reset)
+        return [" ".join(WORDS[int(abs(number)) % len(WORDS)] for number in row) for row in np.nan_to_num(rows * 10)]
+
+    def __sklearn_is_fitted__(self):
+        return hasattr(self, "n_features_in_")
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.two_d_array, tags.input_tags.string, tags.requires_fit = True, False, True
+        return tags
+
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # that all other checks are made of tables: those are for `OnNumbers`
+    OF_TEXTS = list(estimator_checks.estimator_checks_generator(Sen2ProVectorizer()))
+
+
+@pytest.mark.parametrize(("estimator", "check"), OF_TEXTS, ids=[check.func.__name__ for _, check in OF_TEXTS])
+def test_scikit_learns_checks_that_need_no_table_pass(estimator, check):
+    check(estimator)
+
+
+@estimator_checks.parametrize_with_checks([OnNumbers(Sen2Pro())])
+def test_scikit_learns_checks_of_transformers_pass(estimator, check):
+    check(estimator)
+
+
+@pytest.fixture(scope="module")
+def model(shared_folder):
+    return str(shared_folder)
+
+
+def test_plain_vectors_are_the_default(model):
+    expected = Sen2Pro(model).sen2vec(TEXTS)
+    np.testing.assert_array_equal(Sen2ProVectorizer(model).fit_transform(TEXTS), expected)
+    np.testing.assert_array_equal(Sen2ProVectorizer(model).transform(np.array(TEXTS)), expected)  # without fit
+
+
+def test_means_and_variances_are_those_of_the_gaussians(tiny):
+    g = tiny.encode(TEXTS)
+    np.testing.assert_array_equal(Sen2ProVectorizer(tiny, features="mean").transform(TEXTS), g.mean)
+    both = Sen2ProVectorizer(tiny, features="mean+variance", batch_size=3).transform(TEXTS)
+    np.testing.assert_allclose(both, np.hstack([g.mean, g.variance]), atol=1e-6)
+
+
+def test_columns_have_names(tiny):
+    names = Sen2ProVectorizer(tiny).get_feature_names_out()
+    assert names[[0, -1]].tolist() == ["plain0", "plain31"]
+    names = Sen2ProVectorizer(tiny, features="mean+variance").get_feature_names_out()
+    assert names[[0, 31, 32, 63]].tolist() == ["mean0", "mean31", "variance0", "variance31"]
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars"])
+def test_output_can_be_a_table(tiny, kind):
+    library = pytest.importorskip(kind)
+    vectorizer = Sen2ProVectorizer(tiny).set_output(transform=kind)
+    table = clone(vectorizer).fit_transform(TEXTS)
+    assert isinstance(table, library.DataFrame)
+    assert list(table.columns) == vectorizer.get_feature_names_out().tolist()
+    np.testing.assert_array_equal(table.to_numpy(), tiny.sen2vec(TEXTS))
+
+
+def test_a_column_of_a_table_is_texts(tiny):
+    pandas = pytest.importorskip("pandas")
+    table = pandas.DataFrame({"text": TEXTS, "number": range(len(TEXTS))}, index=range(5, 5 + len(TEXTS)))
+    both = make_column_transformer((Sen2ProVectorizer(tiny), "text"), ("passthrough", ["number"]))
+    found = both.set_output(transform="pandas").fit_transform(table)
+    assert list(found.columns[[0, -1]]) == ["sen2provectorizer__plain0", "passthrough__number"]
+    assert list(found.index) == list(table.index)
+
+
+def test_a_pipeline_learns_searches_and_is_pickled(model):
+    pipeline = make_pipeline(Sen2ProVectorizer(model), LogisticRegression(C=100.0))
+    pipeline.fit(TEXTS, LABELS)
+    assert pipeline.score(TEXTS, LABELS) > 0.8
+    assert cross_val_score(pipeline, TEXTS, LABELS, cv=2).shape == (2,)
+    search = GridSearchCV(pipeline, {"sen2provectorizer__features": ["plain", "mean"]}, cv=2).fit(TEXTS, LABELS)
+    assert search.best_params_["sen2provectorizer__features"] in ("plain", "mean")
+    frozen = pickle.dumps(pipeline)
+    assert len(frozen) < 10_000  # the encoder is loaded again by its name
+    np.testing.assert_array_equal(pickle.loads(frozen).predict_proba(TEXTS), pipeline.predict_proba(TEXTS))
+
+
+def test_a_clone_shares_the_encoder(model):
+    vectorizer = Sen2ProVectorizer(model).fit(TEXTS)
+    cloned = clone(vectorizer)
+    assert cloned.get_params() == vectorizer.get_params()
+    assert cloned._encoder() is vectorizer._encoder()
+    assert Sen2ProVectorizer(model)._encoder() is not vectorizer._encoder()
+    cloned.set_params(features="mean")
+    assert vectorizer.features == "plain"
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"features": "varience"}, "unknown features 'varience'"),
+        ({"batch_size": 0}, "batch_size must be at least 1"),
+        ({"model": 3}, "model is a hub id, a folder or a Sen2Pro, not 3"),
+    ],
+)
+def test_wrong_settings_are_refused_when_they_are_used(tiny, settings, said):
+    with pytest.raises(Sen2ProError, match=said):
+        Sen2ProVectorizer(**{"model": tiny, **settings}).fit(TEXTS)
+
+
+@pytest.mark.parametrize(
+    ("texts", "said"),
+    [("a text", "not a single text"), ([], "no texts to fit on"), (["a", 3], "3"), (["a", " "], "blank|empty")],
+)
+def test_wrong_texts_are_refused(tiny, texts, said):
+    with pytest.raises(Sen2ProError, match=said):
+        Sen2ProVectorizer(tiny).fit(texts)
