@@ -51,6 +51,7 @@ bench: $(READY) ## Measure cost, quality of variances and use downstream: tables
 	$(BIN)/python benchmarks/variance_quality.py
 	$(BIN)/python benchmarks/downstream.py --hundred
 	$(BIN)/python benchmarks/variance_features.py
+	$(BIN)/python benchmarks/search.py
 
 clean: ## Delete the environment and all caches
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -334,7 +334,7 @@ def duplicates(model: Sen2Pro) -> dict[str, Any]:
         warnings.simplefilter("ignore", Sen2ProWarning)
         confidence = MatchConfidence().fit(model, first, second, y.tolist())
         probability = np.asarray(confidence.probability(asked_first, asked_second))
-        rules = {target: confidence.threshold(precision=target) for target in (0.8, 0.85, 0.9, 0.95)}
+        rules = {target: confidence.threshold(precision=target) for target in (0.7, 0.75, 0.8, 0.9)}
     results: dict[str, Any] = {"at equal precision": {}, "cache": {}}
     for target in (0.75, 0.8, 0.85, 0.9):
         found = {name: found_at(sure, wanted, target) for name, sure in (("fitted", probability), ("cosine", cosine))}

@@ -506,3 +506,61 @@ def test_a_folder_of_qdrant_is_a_pickle_and_needs_permission(plain, texts, tmp_p
     again = Index.open(address, plain, allow_pickle=True)
     assert len(again) == 3
     again.close()
+
+
+# What is imported when.
+
+
+def test_an_engine_is_imported_only_by_who_uses_it(tmp_path):
+    """An index in memory needs FAISS alone, and the names of the room need no engine at all."""
+    import subprocess
+    import sys
+
+    names = ("faiss", "psycopg", "pgvector", "qdrant_client")
+    for code, expected in (
+        ("import sen2pro.search", []),
+        ("from sen2pro.search import Hit, Result, StoreUnavailable", []),
+        ("from sen2pro.search import Index", []),
+        (
+            "from sen2pro import Sen2Pro; from sen2pro.search import Index; Index.build(Sen2Pro(), ['a text'])",
+            ["faiss"],
+        ),
+    ):
+        check = f"{code}\nimport sys\nprint([name for name in {names} if name in sys.modules])"
+        done = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True)
+        assert done.stdout.strip() == str(expected), code
+
+
+@pytest.mark.parametrize(
+    ("package", "store", "extra"),
+    [("faiss", None, "search"), ("psycopg", "postgresql://x/y", "postgres"), ("qdrant_client", "qdrant://x", "qdrant")],
+)
+def test_a_missing_engine_is_named_with_its_extra(plain, monkeypatch, package, store, extra):
+    import sys
+
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(Sen2ProError, match=rf"pip install 'sen2pro\[{extra}\]'"):
+        Index.build(plain, ["the cat"], store=store)
+
+
+def test_building_from_a_generator_keeps_no_batch(plain, texts):
+    """Rows that were written are let go, so memory does not grow beside the index."""
+    import gc
+    import weakref
+
+    class Row(str):
+        __slots__ = ("__weakref__",)
+
+    seen = []
+
+    def rows():
+        for number in range(3000):
+            text = Row(f"{texts[number % len(texts)]} {texts[number // len(texts)]}")
+            seen.append(weakref.ref(text))
+            yield text
+
+    index = Index.build(plain, rows(), store="qdrant://:memory:")
+    gc.collect()
+    assert len(index) == 3000
+    assert not [each for each in seen if each() is not None]
+    index.close()
