@@ -73,6 +73,16 @@ def test_a_model_without_a_head_and_without_labels_has_no_probabilities(index, t
         index.search(texts[0], precision=0.9)
 
 
+def test_queries_and_documents_get_the_prompts_of_the_model(bert, tokenizer):
+    model = Sen2Pro(bert, tokenizer=tokenizer, samples=2)
+    model.encoder.prompts = {"query": "one ", "passage": "two "}
+    query, document = (model.sen2vec("the dog runs", prompt=prompt) for prompt in ("one ", "two "))
+    expected = query @ document / (np.linalg.norm(query) * np.linalg.norm(document))
+    found = Index.build(model, ["the dog runs"]).search("the dog runs")[0].similarity
+    assert found == pytest.approx(float(expected), abs=1e-5)
+    assert found < 0.999
+
+
 def confidence_of(scores_of_right=0.9, later=True, **extras):
     rng = np.random.default_rng(0)
     scores = -np.sort(-rng.uniform(-1, 1, (400, 5)), axis=1)

@@ -308,10 +308,12 @@ class Sen2Pro:
         parts = self._encoded(sentences, self.encoder.prompt(prompt, prompt_name), batch_size, show_progress_bar)[1]
         return {name: part[0] for name, part in parts.items()} if isinstance(sentences, str) else parts
 
-    def encode_with_plain(self, sentences: Sequence[str]) -> tuple[Array, dict[str, Gaussian]]:
+    def encode_with_plain(
+        self, sentences: Sequence[str], *, prompt_name: str | None = None
+    ) -> tuple[Array, dict[str, Gaussian]]:
         """Return what `sen2vec` and `encode_sources` give; with a head both are of the same pass."""
-        plain, parts = self._encoded(sentences, self.encoder.prompt(None, None), None, None)
-        return self.sen2vec(check_sentences(sentences)) if plain is None else plain, parts
+        plain, parts = self._encoded(sentences, self.encoder.prompt(None, prompt_name), None, None)
+        return self.sen2vec(check_sentences(sentences), prompt_name=prompt_name) if plain is None else plain, parts
 
     def _encoded(
         self, sentences: str | Sequence[str], prefix: str, batch_size: int | None, show: Show

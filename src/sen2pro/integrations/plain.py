@@ -8,10 +8,8 @@ from typing import Any
 
 from sen2pro.errors import Sen2ProError
 from sen2pro.model import Sen2Pro
+from sen2pro.search.encoding import prompt_name
 from sen2pro.types import Array
-
-# What sentence-transformers looks for, first to last, when a model is to encode one side of a search.
-_PROMPT_NAMES = {"query": ("query",), "document": ("document", "passage", "corpus")}
 
 
 def load(model: Any) -> Sen2Pro:
@@ -21,11 +19,6 @@ def load(model: Any) -> Sen2Pro:
     if not isinstance(model, (str, Path)):
         raise Sen2ProError(f"model is a hub id, a folder or a Sen2Pro, not {type(model).__name__}")
     return Sen2Pro(str(model))
-
-
-def prompt_name(model: Sen2Pro, side: str) -> str | None:
-    """Return the name of the model's prompt for one side of a search, `query` or `document`, if it has one."""
-    return next((name for name in _PROMPT_NAMES[side] if name in model.encoder.prompts), None)
 
 
 def vectors(model: Sen2Pro, texts: Sequence[str], side: str) -> Array:

@@ -9,12 +9,14 @@ from typing import Any
 import numpy as np
 
 from sen2pro.checks import SOURCES, check_sentences
-from sen2pro.confidence.features import encode as encode_both
 from sen2pro.errors import Sen2ProError
 from sen2pro.gaussian import Gaussian
 from sen2pro.model import Sen2Pro
 from sen2pro.signature import Signature
 from sen2pro.types import Array
+
+# What sentence-transformers looks for, first to last, when a model is to encode one side of a search.
+_PROMPT_NAMES = {"query": ("query",), "document": ("document", "passage", "corpus")}
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,13 +54,18 @@ class TextEncoder:
         """How texts are encoded."""
         return self.model.signature()
 
-    def __call__(self, texts: Sequence[str]) -> Encoded:
-        """Encode texts."""
+    def __call__(self, texts: Sequence[str], side: str) -> Encoded:
+        """Encode texts with the model's prompt for one side of a search, `query` or `document`."""
+        checked, prompt = check_sentences(texts), prompt_name(self.model, side)
         if not self.has_gaussians:
-            checked = check_sentences(texts)
-            return Encoded(self.model.sen2vec(checked), None, about(checked, {}))
-        found = encode_both(self.model, texts)
-        return Encoded(found.vectors, found.joined, about(texts, found.parts))
+            return Encoded(self.model.sen2vec(checked, prompt_name=prompt), None, about(checked, {}))
+        plain, parts = self.model.encode_with_plain(checked, prompt_name=prompt)
+        return Encoded(plain, self.model.join(parts), about(checked, parts))
+
+
+def prompt_name(model: Sen2Pro, side: str) -> str | None:
+    """Return the name of the model's prompt for one side of a search, `query` or `document`, if it has one."""
+    return next((name for name in _PROMPT_NAMES[side] if name in model.encoder.prompts), None)
 
 
 def about(texts: Sequence[str], parts: Any) -> Array:

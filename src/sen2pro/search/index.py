@@ -264,7 +264,7 @@ class Index:
                     plain = check_metadata(about, len(chunk))
                     _check_nul(checked)
                     self._refuse_duplicates(names, replace)
-                    rows = self._rows(self._encoder(checked), names, checked, plain)
+                    rows = self._rows(self._encoder(checked, "document"), names, checked, plain)
                 except Sen2ProError as error:
                     raise _told(error, done) from None
                 self._write(rows, replace, done)
@@ -358,7 +358,7 @@ class Index:
                 "confidence=SearchConfidence().fit(...)"
             )
         texts = check_sentences(queries)
-        encoded = self._encoder(texts)
+        encoded = self._encoder(texts, "query")
         depth = max(k, self._calibration.depth if self._calibration else 0)
         lists = self._nearest(encoded, depth, wanted)
         results = self._results(texts, encoded, lists, k, threshold)
