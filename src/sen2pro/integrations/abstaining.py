@@ -10,9 +10,9 @@ from sen2pro.checks import share
 from sen2pro.confidence.search import SearchConfidence
 from sen2pro.errors import Sen2ProError, shown
 from sen2pro.integrations.plain import load
+from sen2pro.search.calibration import LIKELY
 from sen2pro.search.index import Index
 
-_LIKELY = 0.5  # of the first hit, where no precision is asked for
 _NEVER = 2.0  # a threshold that no probability reaches
 
 
@@ -74,7 +74,7 @@ class Judge:
                 f"this confidence was fitted with {' and '.join(unknown)}, which a framework does not pass on; fit it "
                 "without"
             )
-        self._threshold = _LIKELY
+        self._threshold = LIKELY
         if precision is not None:
             rule = self._confidence.abstain(precision)
             self._threshold = _NEVER if rule is None else rule.threshold
