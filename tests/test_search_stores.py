@@ -214,7 +214,16 @@ def test_hostile_keys_are_refused_before_they_reach_a_store(place, model, texts,
     index.close()
 
 
-@pytest.mark.parametrize("value", [None, ["x"], {"$ne": 1}, float("nan"), float("inf"), "a\0b", b"x", 1 << 60])
+def test_a_value_that_is_none_is_left_out_and_no_filter(place, model, texts):
+    index = place.build(model, texts[:3])
+    index.add(["the cat"], ids=["x"], metadata=[{"key": None, "lang": "en"}])
+    assert index.search("the cat", k=1, where={"lang": "en"})[0].metadata == {"lang": "en"}
+    with pytest.raises(Sen2ProError, match="metadata"):
+        index.search("the cat", where={"key": None})
+    index.close()
+
+
+@pytest.mark.parametrize("value", [["x"], {"$ne": 1}, float("nan"), float("inf"), "a\0b", b"x", 1 << 60])
 def test_values_that_json_has_not_are_refused(place, model, texts, value):
     index = place.build(model, texts[:3])
     with pytest.raises(Sen2ProError, match="metadata"):

@@ -74,8 +74,10 @@ def _check_id(number: int, value: Any) -> str:
 
 
 def check_metadata(metadata: Any, rows: int) -> list[dict[str, Value]]:
-    """Return one dictionary of plain values for each row.
+    """Return one dictionary of plain values for each row; a key whose value is None is left out.
 
+    >>> check_metadata([{"year": None, "lang": "en"}], 1)
+    [{'lang': 'en'}]
     >>> check_metadata([{"year": 1999, "a.b": 1}], 1)
     Traceback (most recent call last):
     sen2pro.errors.Sen2ProError: a metadata key has 1 to 63 letters, digits and _, and starts with no digit, not 'a.b'
@@ -88,7 +90,8 @@ def check_metadata(metadata: Any, rows: int) -> list[dict[str, Value]]:
     for each in given:
         if not isinstance(each, Mapping):
             raise Sen2ProError(f"metadata is a dictionary for each text, not {shown(each)}")
-    return [{check_key(key): check_value(key, value) for key, value in each.items()} for each in given]
+    kept = [{check_key(key): value for key, value in each.items() if value is not None} for each in given]
+    return [{key: check_value(key, value) for key, value in each.items()} for each in kept]
 
 
 def check_where(where: Any) -> Where:
