@@ -1,4 +1,4 @@
-"""How sure is an answer: probabilities that two sentences match, and thresholds that keep their promise."""
+"""How sure is an answer: that two sentences match, that a search is right; thresholds that keep their promise."""
 
 from typing import TYPE_CHECKING
 
@@ -11,17 +11,19 @@ if TYPE_CHECKING:
     from sen2pro.confidence.guarantee import Promise, Rule, promise
     from sen2pro.confidence.match import MatchConfidence
     from sen2pro.confidence.matches import Matches
+    from sen2pro.confidence.router import IntentRouter
+    from sen2pro.confidence.search import SearchConfidence
 
 # Imported on first use: scikit-learn takes a second, and `model.compare` does not need it.
 _HOME = {
-    "Comparison": "comparison", "Encoded": "features", "MatchConfidence": "match", "Matches": "matches",
-    "NothingPromised": "base", "Promise": "guarantee", "Rule": "guarantee", "compare": "comparison",
-    "encode": "features", "promise": "guarantee",
+    "Comparison": "comparison", "Encoded": "features", "IntentRouter": "router", "MatchConfidence": "match",
+    "Matches": "matches", "NothingPromised": "base", "Promise": "guarantee", "Rule": "guarantee",
+    "SearchConfidence": "search", "compare": "comparison", "encode": "features", "promise": "guarantee",
 }  # fmt: skip
 
 __all__ = [
-    "Comparison", "Encoded", "MatchConfidence", "Matches", "NothingPromised", "Promise", "Rule", "compare", "encode",
-    "promise",
+    "Comparison", "Encoded", "IntentRouter", "MatchConfidence", "Matches", "NothingPromised", "Promise", "Rule",
+    "SearchConfidence", "compare", "encode", "promise",
 ]  # fmt: skip
 
 __getattr__, __dir__ = importer(__name__, _HOME)
