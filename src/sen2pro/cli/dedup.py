@@ -26,7 +26,12 @@ def dedup(
     settings: dict[str, Any],
     input: Annotated[str, Argument(help="Text (a sentence a line), CSV, TSV, JSONL or Parquet, also .gz.")],
     output: Annotated[str, Argument(help="A .csv, .tsv or .jsonl file: id, text, keep, group, probability.")],
-    precision: Annotated[float, Option(help="The least share of the dropped texts that are duplicates.")] = 0.95,
+    precision: Annotated[
+        float | None,
+        Option(
+            help="The least share of the dropped texts that are duplicates. (default: 0.95 with --confidence, 0.8 without)"
+        ),
+    ] = None,
     certainty: Annotated[float, Option(help="One minus the chance that the labels mislead the promise.")] = 0.95,
     confidence: Annotated[
         str | None, Option(help="Folder of sen2pro calibrate. (default: what ships, which promises nothing)")
@@ -62,7 +67,7 @@ def dedup(
     Console().say(f"{number} texts -> {output}: {len(found.kept)} kept, {len(found.dropped)} dropped")
     if found.rule is not None:
         Console().say(
-            f"At least {100 * precision:g} % of the dropped texts are duplicates, with a certainty of "
+            f"At least {100 * found.rule.target:g} % of the dropped texts are duplicates, with a certainty of "
             f"{100 * certainty:g} %, if pairs like these were labelled for the confidence."
         )
     options.report(options.together(gathered, number), model.signature())

@@ -17,7 +17,9 @@ def index(
     input: Annotated[str, Argument(help="Text (a document a line), CSV, TSV, JSONL or Parquet, also .gz; - is stdin.")],
     output: Annotated[str, Argument(help="A new folder, or an address: postgresql://... or qdrant://...")],
     column: options.Column = None,
-    id_column: Annotated[str | None, Option(help="Column with the ids. (default: the number of the row)")] = None,
+    id_column: Annotated[
+        str | None, Option(help="Column with the ids. (default: the number of the row, from 0)")
+    ] = None,
     metadata: Annotated[list[str] | None, Option(help="Column to keep and to filter by; may be given again.")] = None,
     name: Annotated[str, Option(help="Of the table or collection in a database.")] = "sen2pro",
     kind: Annotated[

@@ -104,7 +104,7 @@ def _show(results: list[Any]) -> None:
     console = Console(wide=120)
     for result in results:
         answer = result.answer
-        title = Text(f"{result.query}: {'no good match' if answer is None else 'best match ' + answer.id}")
+        title = Text(f"{result.query}: {result if answer is None else 'best match: ' + answer.text}")
         table = Table(
             Column("probability", justify="right"), Column("similarity", justify="right"), "id",
             Column("text", ratio=1, overflow="ellipsis", no_wrap=True), title=title, title_justify="left", box=None,
@@ -114,8 +114,6 @@ def _show(results: list[Any]) -> None:
             style = "" if answer is not None and hit is result[0] else "dim"
             table.add_row(sure, f"{hit.similarity:.3f}", Text(hit.id), Text(hit.text), style=style)
         console.print(table)
-        if answer is None:
-            console.say(str(result))
 
 
 def _into(path: Any, index: Any, source: Source, asked: dict[str, Any], advance: Any) -> tuple[int, int]:

@@ -23,6 +23,7 @@ from sen2pro.search.faiss_store import library
 from sen2pro.search.ranking import unit
 from sen2pro.types import Array, Array64
 
+WITH_LABELS, WITHOUT_LABELS = 0.95, 0.8  # precision, where none is asked for
 _CHUNK = 2048  # texts that are compared at once
 _NEAREST = 3  # kept texts that each text is compared with
 _LEAST_COSINE = 0.6  # below it no pair is looked at
@@ -97,7 +98,7 @@ def find_duplicates(
     model: Sen2Pro,
     texts: Iterable[str],
     *,
-    precision: float = 0.95,
+    precision: float | None = None,
     certainty: float = 0.95,
     confidence: MatchConfidence | str | Path | None = None,
     show_progress_bar: Show = None,
@@ -112,9 +113,9 @@ def find_duplicates(
     texts
         They may come from a generator; vectors and texts of those that are kept stay in memory.
     precision, certainty
-        The least share of the dropped texts that are duplicates, and how sure that is; see
+        The least share of the dropped texts that are duplicates (default 0.95), and how sure that is; see
         `MatchConfidence.threshold`. Without a confidence, each text that is dropped is a duplicate with at least this
-        probability, by the numbers that ship: that is no promise for your texts, and a warning says so.
+        probability (default 0.8), by the numbers that ship: that is no promise for your texts, and a warning says so.
     confidence
         A `MatchConfidence` that was fitted on labelled pairs, or its folder.
     total
@@ -124,10 +125,12 @@ def find_duplicates(
     --------
     >>> import warnings; warnings.simplefilter("ignore")  # it says that nothing is promised
     >>> texts = ["How do I reset my password?", "Where is the office?", "How do I reset my password ?"]
-    >>> found = find_duplicates(Sen2Pro(), texts, precision=0.8)
+    >>> found = find_duplicates(Sen2Pro(), texts)
     >>> found.kept, [(each.row, each.like) for each in found.dropped]
     ((0, 1), [(2, 0)])
     """
+    if precision is None:
+        precision = WITHOUT_LABELS if confidence is None else WITH_LABELS
     if share(precision) is None or not 0 < precision < 1:
         raise Sen2ProError(f"precision must be between 0 and 1 (both excluded), not {shown(precision)}")
     judge = _judge(model, precision, certainty, confidence)
@@ -160,7 +163,10 @@ def _judge(
     most = float(default.probability(1.0))
     what = "the probabilities that ship with sen2pro have not seen your texts, so no precision is promised"
     if precision > most:
-        what += f", and they never exceed {most:.2f}: only texts that the network reads as one and the same are dropped"
+        what += (
+            f", and they never exceed {most:.2f}: only texts that the network reads as one and the same are dropped. "
+            f"Try a precision of {WITHOUT_LABELS:g}"
+        )
     warnings.warn(
         f"{what}. Label pairs and fit a confidence (MatchConfidence, or sen2pro calibrate) for a promise",
         Sen2ProWarning,
