@@ -35,7 +35,7 @@ def folder(tmp_path_factory):
 def test_a_search_prints_hits_with_probabilities_or_that_there_is_no_good_match(folder):
     code, said = run("search", folder, "how can I reset my password?", "who won the world cup in 1998?", "-k", "3")
     assert code == 0
-    assert "how can I reset my password?: best match faq-0" in said
+    assert f"how can I reset my password?: best match: {TEXTS[0]}"[:60] in said
     assert "who won the world cup in 1998?: no good match" in said
     assert "no good match (best 0." in said
     assert "%" in said
@@ -130,7 +130,7 @@ def test_what_sen2pro_encode_wrote_is_indexed_without_encoding(tmp_path):
     code, said = run("index", tmp_path / "g.parquet", tmp_path / "index", "--encoded")
     assert (code, f"{len(TEXTS)} texts" in said) == (0, True), said
     code, said = run("search", tmp_path / "index", "how can I reset my password?")
-    assert "best match 0" in said
+    assert "best match: " in said
     assert run("encode", source, tmp_path / "s.parquet", "--samples", "2")[0] == 0
     code, said = run("index", tmp_path / "s.parquet", tmp_path / "other", "--encoded")
     assert (code, "was made with another model or other settings" in said) == (2, True)

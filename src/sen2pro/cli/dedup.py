@@ -29,7 +29,7 @@ def dedup(
     precision: Annotated[
         float | None,
         Option(
-            help="The least share of the dropped texts that are duplicates. (default: 0.95 with --confidence, 0.8 without)"
+            help="Least share of duplicates among the dropped texts. (default: 0.95 with --confidence, 0.8 without)"
         ),
     ] = None,
     certainty: Annotated[float, Option(help="One minus the chance that the labels mislead the promise.")] = 0.95,
