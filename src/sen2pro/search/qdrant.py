@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import threading
 import uuid
-import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -80,9 +79,8 @@ class QdrantEngine:
         except ValueError as error:
             raise Sen2ProError(f"{without_secret(url)} is no address of a Qdrant server: {error}") from None
         key = parts.password or os.environ.get("QDRANT_API_KEY")
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # that a key goes over http, and that a server cannot be asked its version
-            return QdrantClient(url=address, api_key=key, timeout=_WAIT, check_compatibility=False), False
+        # qdrant-client itself warns of a key that goes over http.
+        return QdrantClient(url=address, api_key=key, timeout=_WAIT, check_compatibility=False), False
 
 
 class QdrantStore:
