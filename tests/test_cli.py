@@ -228,6 +228,17 @@ def test_compare_answers_in_words_first():
     assert "wasserstein" not in result.output
 
 
+def test_the_signature_of_an_answer_in_one_pass_says_so(tmp_path):
+    file, out = tmp_path / "texts.txt", tmp_path / "out.csv"
+    file.write_text("A man is playing a guitar.\nSomeone makes music.\n")
+    for command in (("compare", "A man.", "A woman."), ("specificity", file, out), ("dedup", file, tmp_path / "d.csv")):
+        result = run(*command)
+        assert result.exit_code == 0, result.output
+        said = " ".join(result.output.split())
+        assert "samples:0|" in said, command
+        assert "estimator:one-pass" in said, command
+
+
 def test_compare_of_another_model_shows_the_distances_and_says_why(tiny_folder):
     result = run("compare", "the dog runs", "a cat", "-m", tiny_folder, "--samples", 2)
     assert result.exit_code == 0, result.output

@@ -135,6 +135,11 @@ def together(gathered: list[Sen2ProWarning], total: int) -> list[Sen2ProWarning]
     return [*others, *(TruncationWarning(sum(note.count for note in cut), total, one.limit) for one in cut[:1])]
 
 
+def in_one_pass(model: Any) -> object:
+    """Return the signature of an answer that takes one pass if the model has a head, whatever its method is."""
+    return (model.in_one_pass() or model).signature()
+
+
 def report(gathered: list[Sen2ProWarning], signature: object, *, far: int = 0, total: int = 0) -> None:
     """Print each warning once, one for sentences far from all that the head knows, and the signature."""
     console, texts = Console(), [*map(str, gathered)]
