@@ -69,7 +69,7 @@ def test_a_rate_of_dropout_of_ones_own_gives_the_numbers_of_the_libraries(family
     assert_same_numbers(*both(save(tmp_path, family, **silent), monkeypatch, dropout=0.3))
 
 
-@pytest.mark.parametrize("family", set(FAMILIES) - set(NATIVE))
+@pytest.mark.parametrize("family", sorted(set(FAMILIES) - set(NATIVE)))
 def test_other_families_are_left_to_the_libraries(family, tmp_path):
     assert Encoder(str(save(tmp_path, family))).native is None
 
