@@ -88,7 +88,8 @@ class Coverage:
     rest: float  # standard deviation of all that is left
     low: Array  # (3,), bounds of the scalars
     high: Array
-    distances: Array  # sorted, of sentences that were not fitted on
+    distances: Array  # sorted, of text that was not fitted on; given its length, if that is known
+    lengths: tuple[float, ...] = ()  # centre and width of the logarithm of a distance by length; empty: not known
 
     def distance(self, states: States) -> Array64:
         """Return (n,) squared distances in standard deviations, per dimension."""
@@ -99,9 +100,18 @@ class Coverage:
         rest = np.maximum((z**2).sum(axis=1) - (along**2).sum(axis=1), 0) / self.rest**2
         return np.asarray((((along / self.spread) ** 2).sum(axis=1) + rest) / z.shape[1])
 
+    def place(self, states: States) -> Array64:
+        """Return (n,) how far out each sentence is, among text of its length if `lengths` are known."""
+        distance = self.distance(states)
+        if not self.lengths:
+            return distance
+        terms = basis(np.clip(states.scalars(), self.low, self.high))[:, : len(self.lengths) // 2]
+        centre, width = np.split(np.array(self.lengths), 2)
+        return np.asarray((np.log(np.maximum(distance, 1e-30)) - terms @ centre) * np.exp(-terms @ width))
+
     def __call__(self, states: States) -> Array:
-        """Return the share of held-out sentences that were at least as far out; 0 beyond the lengths fitted on."""
-        further = len(self.distances) - np.searchsorted(self.distances, self.distance(states).astype(np.float32))
+        """Return the share of held-out text that was at least as far out; 0 beyond the lengths fitted on."""
+        further = len(self.distances) - np.searchsorted(self.distances, self.place(states).astype(np.float32))
         share = (further + 1) / (len(self.distances) + 1)
         lengths = states.scalars()[:, :2]
         inside = ((lengths >= self.low[:2] - 1e-6) & (lengths <= self.high[:2] + 1e-6)).all(axis=1)
@@ -229,6 +239,7 @@ class Head:
             "hash": self.hash,
             "strengths": {source: asdict(strength) for source, strength in self.strengths.items()},
             "rest": self.coverage.rest,
+            **({"lengths": self.coverage.lengths} if self.coverage.lengths else {}),
             "layers": {"coverage": self.coverage.layers, **{name: linear.layers for name, linear in maps.items()}},
             "transforms": {name: linear.transform for name, linear in maps.items()},
         }
@@ -267,7 +278,7 @@ class Head:
             errors={source: numbers[f"{source}.error"] for source in sources},
             live={source: numbers[f"{source}.live"] for source in sources},
             strengths={source: Strength(**config["strengths"][source]) for source in sources},
-            coverage=Coverage(layers=read, rest=config["rest"], **bounds),
+            coverage=Coverage(layers=read, rest=config["rest"], lengths=tuple(config.get("lengths", ())), **bounds),
             specificity=specificity.SpecificityHead.load(folder) if (folder / specificity.CONFIG).is_file() else None,
         )
         if head.hash != config["hash"]:
@@ -305,7 +316,8 @@ _CONFIG = documents.record(
         "rest": documents.NUMBER,
         "layers": _mapping(documents.either(_NULL, documents.list_of(documents.COUNT))),
         "transforms": _mapping(documents.one_of_texts("", *TRANSFORMS)),
-    }
+    },
+    {"lengths": documents.list_of(_ANY_NUMBER, 6)},
 )
 
 
