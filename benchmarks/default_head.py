@@ -5,8 +5,8 @@
 Samples are kept in SEN2PRO_CACHE; a stopped run goes on where it was. The corpus holds definitions and example
 sentences of WordNet 3.0, State of the Union addresses since 1945, aphorisms and dialogue (fortunes), a technical
 manual, short queries, and further kinds (news feeds, mail, questions, medical and legal text, histories of countries
-and peoples, fiction, ...), 1 to 280 words. What a head reads is chosen on kinds held out. Two heads are fitted on the same
-samples, for raw vectors and for the unit sphere. Only they are kept.
+and peoples, fiction, ...), 1 to 280 words. What a head reads is chosen on kinds held out. Two heads are fitted on the
+same samples, for raw vectors and for the unit sphere. Only they are kept.
 """
 
 from __future__ import annotations
