@@ -36,10 +36,10 @@ from sen2pro.paper.store import Store
 MODEL = "all-MiniLM-L6-v2"
 SHORT, LONG = (60, 150), (60, 60)  # samples of a reference: model, data
 KINDS = {
-    "STS": (SHORT, 40), "news": (SHORT, 40), "encyclopedia": (SHORT, 40), "requests": (SHORT, 40),
-    "tweets": (SHORT, 40), "dialogue": (SHORT, 40), "1 to 3 words": (SHORT, 40),
-    "reviews, 75 to 110 words": (LONG, 24), "reviews, 150 to 250 words": (LONG, 24), "paragraphs": (LONG, 24),
-    "abstracts": (LONG, 24),
+    "STS": (SHORT, 24), "news": (SHORT, 24), "encyclopedia": (SHORT, 24), "requests": (SHORT, 24),
+    "tweets": (SHORT, 24), "dialogue": (SHORT, 24), "1 to 3 words": (SHORT, 24),
+    "reviews, 75 to 110 words": (LONG, 16), "reviews, 150 to 250 words": (LONG, 16), "paragraphs": (LONG, 16),
+    "abstracts": (LONG, 16),
 }  # fmt: skip
 ODD = ("German", "Turkish", "Chinese", "code", "random letters", "random words")  # 20 of each, with SHORT samples
 LANGUAGES = {"German": "de-DE", "Turkish": "tr-TR", "Chinese": "zh-CN"}

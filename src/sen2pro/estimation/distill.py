@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from sen2pro import __version__
 from sen2pro.checks import MOST_SAMPLES, check_whole, share
 from sen2pro.errors import Sen2ProError, shown
-from sen2pro.estimation.head import SPACE, TRANSFORMS, Coverage, Head, Linear, basis
+from sen2pro.estimation.head import SPACE, TRANSFORMS, Coverage, Head, Linear, Passages, basis
 from sen2pro.estimation.ridge import Layers, Ridge, Rows
 from sen2pro.estimation.shrinkage import Strength, dof_of_noise, log_bias
 from sen2pro.estimation.specificity import fit_specificity
@@ -37,6 +37,7 @@ Fold = tuple[Rows, Rows]  # held out, the rest
 _AXES = 64
 _LEVEL = 3  # the first terms of the basis, 1, log tokens and its square: what a level by length is fitted on
 _AT_LEAST = 200  # sentences
+_PASSAGE = 100  # words: more are several sentences
 _FLOOR = 1e-4  # of a dimension's average variance: a smaller one is a lack of samples
 _SURE = 0.25  # standard error of an R2 that is still reported
 
@@ -125,13 +126,32 @@ def fit_for(
     )
 
 
+def carry_on(head: Head, states: States, kinds: Sequence[str], long: States, teachers: Mapping[str, Teacher]) -> Head:
+    """Carry a head that was fitted on sentences on to passages, and fit its coverage again.
+
+    The samples of passages (`long`) give the level of their totals; the maps stay as they are, so what the head says of
+    sentences does not change. `states` of all kinds of text, sentences and passages, are what coverage is fitted on.
+    """
+    bounds = head.passages or head.coverage
+    low, high = (tuple(map(float, bound)) for bound in (bounds.low, bounds.high))
+    coverage = fit_coverage(states, head.coverage.layers, _split_kinds(kinds))
+    start = Passages(low, high, dict.fromkeys(head.sources, (0.0, 0.0)))
+    before = replace(head, passages=start, coverage=coverage)
+    terms = start.beyond(long.scalars(), float(coverage.high[1]))
+    used, levels = terms[:, 0] > 0, {}
+    for source, teacher in teachers.items():
+        ratio = teacher.variance.sum(axis=1, dtype=np.float64) / before.predict(long, source)[1].sum(axis=1)
+        levels[source] = tuple(map(float, gamma_regression(terms[used], ratio[used])))
+    return replace(before, passages=Passages(low, high, levels))
+
+
 def _split(count: int, held_out: float) -> list[Fold]:
     """Return one fold: a share of the sentences, and the rest."""
     order, split = np.random.default_rng(0).permutation(count), int(count * held_out)
     return [(order[:split], order[split:])]
 
 
-def _split_kinds(kinds: Sequence[str], count: int = 5) -> list[Fold]:
+def _split_kinds(kinds: Sequence[str], count: int = 4) -> list[Fold]:
     """Return folds of about the same size, each of whole kinds, and the rest of each."""
     names, sizes = np.unique(np.asarray(kinds), return_counts=True)
     folds: list[list[str]] = [[] for _ in range(min(count, len(names)))]
@@ -148,6 +168,8 @@ def _choose(
 ) -> tuple[dict[str, _Choice], dict[str, dict[str, float]]]:
     """Fit every candidate on the rest of each fold, and take what is best on those held out; also say how good."""
     scalars = states.scalars()
+    # A root cannot follow the level of a total by length, so it is tried on sentences only.
+    transforms = [name for name in TRANSFORMS if name == "log" or states.words.max() <= _PASSAGE]
     variances: dict[str, dict[tuple[Layers, str], list[Array64]]] = {source: defaultdict(list) for source in lessons}
     shifts: dict[str, dict[Layers, list[Array64]]] = {source: defaultdict(list) for source in lessons}
     for held, rest in folds:
@@ -155,7 +177,7 @@ def _choose(
         for layers in candidates:
             ridge = Ridge(states, layers, rest)
             for source, lesson in lessons.items():
-                for transform in TRANSFORMS:
+                for transform in transforms:
                     linear, out = ridge.fit(lesson.targets(transform)[rest], transform)
                     level = lesson.level(lesson.variances(transform, out), transform, rest)
                     linear = lesson.levelled(linear, level)
