@@ -121,7 +121,7 @@ def fit_for(
         corpus={"hash": digest[:8], "size": len(texts)},
         teacher={"samples": counts, "seed": model.seed, "version": __version__},
         quality=quality,
-        coverage=fit_coverage(states, candidates[-1] or (), folds),
+        coverage=fit_coverage(states, candidates[-1] or (), folds, kinds),
         **_fit_all(states, lessons, choices),
     )
 
@@ -134,7 +134,7 @@ def carry_on(head: Head, states: States, kinds: Sequence[str], long: States, tea
     """
     bounds = head.passages or head.coverage
     low, high = (tuple(map(float, bound)) for bound in (bounds.low, bounds.high))
-    coverage = fit_coverage(states, head.coverage.layers, _split_kinds(kinds))
+    coverage = fit_coverage(states, head.coverage.layers, _split_kinds(kinds), kinds)
     start = Passages(low, high, dict.fromkeys(head.sources, (0.0, 0.0)))
     before = replace(head, passages=start, coverage=coverage)
     terms = start.beyond(long.scalars(), float(coverage.high[1]))
@@ -358,17 +358,27 @@ def gamma_regression(terms: Array64, ratio: Array64) -> Array64:
     return np.asarray(coefficients)
 
 
-def fit_coverage(states: States, layers: tuple[int, ...], folds: list[Fold]) -> Coverage:
-    """Fit how far text is from a corpus, and how far text held out is from the rest, by its length."""
+def fit_coverage(
+    states: States, layers: tuple[int, ...], folds: list[Fold], kinds: Sequence[str] | None = None
+) -> Coverage:
+    """Fit how far text is from a corpus, and how far text held out is from the rest, by its length.
+
+    A user's text is of a kind of its own. So where `kinds` are known, and held out whole, text is compared with the
+    half of them that are furthest from all others (by the distance that one text in twenty goes beyond).
+    """
     held = np.concatenate([fold[0] for fold in folds])
     distances = np.concatenate([_distances(states, layers, rest).distance(states.rows(rows)) for rows, rest in folds])
     whole = _distances(states, layers, folds[0][1] if len(folds) == 1 else held)
     terms, logs = basis(states.scalars()[held])[:, :_LEVEL], np.log(distances)
     centre = np.linalg.lstsq(terms, logs, rcond=None)[0]
-    left = logs - terms @ centre
-    width = gamma_regression(terms, np.abs(left) + 1e-6)
-    coverage = replace(whole, lengths=tuple(map(float, (*centre, *width))))
-    return replace(coverage, distances=np.sort(coverage.place(states.rows(held))).astype(np.float32))
+    width = gamma_regression(terms, np.abs(logs - terms @ centre) + 1e-6)
+    places = (logs - terms @ centre) * np.exp(-terms @ width)
+    if kinds is not None:
+        of = np.asarray(kinds)[held]
+        far = sorted(set(kinds), key=lambda kind: -float(np.quantile(places[of == kind], 0.95)))
+        places = places[np.isin(of, far[: (len(far) + 1) // 2])]
+    lengths = tuple(map(float, (*centre, *width)))
+    return replace(whole, lengths=lengths, distances=np.sort(places).astype(np.float32))
 
 
 def _distances(states: States, layers: tuple[int, ...], rest: Rows) -> Coverage:
