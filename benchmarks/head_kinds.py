@@ -171,14 +171,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--head", action="append", default=[], help="NAME=FOLDER of another head: raw and unit in it")
     parser.add_argument("--handbook", type=Path, help="usr/share/doc/debian-handbook/html, for coverage")
+    parser.add_argument("--kinds", nargs="*", default=list(KINDS), choices=list(KINDS), help="kinds to judge")
+    parser.add_argument("--error", action="store_true", help="also ask whether coverage follows error")
     options = parser.parse_args()
     folders = {"shipped": SHIPPED, **{name: Path(folder) for name, folder in (h.split("=", 1) for h in options.head)}}
-    results: dict[str, Any] = {"kinds": {kind: {"texts": n, "samples": s} for kind, (s, n) in KINDS.items()}}
+    judging = {kind: KINDS[kind] for kind in options.kinds}
+    results: dict[str, Any] = {"kinds": {kind: {"texts": n, "samples": s} for kind, (s, n) in judging.items()}}
     kinds = ordinary()
     for geometry in ("unit", "raw"):
         heads = {name: Head.load(folder / f"{MODEL}-{geometry}") for name, folder in folders.items()}
         table_ = results[geometry] = {}
-        for kind, (samples, count) in KINDS.items():
+        for kind, (samples, count) in judging.items():
             every = judged(choose(kinds[kind], count), samples, geometry == "unit")
             said = predict(heads, every.texts, geometry)
             for source, reference in every.references.items():
@@ -191,7 +194,7 @@ def main() -> None:
             print(f"\n{source}, {geometry}: R2 per dimension, of the total, Spearman, median factor [gain in R2]")
             for kind, found in lines.items():
                 print(f"  {kind:27s}", *(_cells(figures_) for figures_ in found.values()), sep="   ")
-    results["coverage"] = coverage(kinds, heads_of(folders, "unit"), options.handbook)
+    results["coverage"] = coverage(kinds, heads_of(folders, "unit"), options.handbook, options.error)
     results["heads"] = {name: str(head) for name, head in heads_of(folders, "unit").items()}
     save("head_kinds", results)
 
@@ -206,10 +209,10 @@ def _cells(found: dict[str, Any]) -> str:
     return line + (" [{:+.2f}, {:+.2f}]".format(*found["gain"][1:]) if "gain" in found else "")
 
 
-def coverage(kinds: dict[str, list[str]], heads: dict[str, Head], handbook: Path | None) -> dict[str, Any]:
+def coverage(kinds: dict[str, list[str]], heads: dict[str, Head], handbook: Path | None, error: bool) -> dict[str, Any]:
     """Print the share of texts that each head flags, by kind, and whether flagged text is where the error is."""
     groups = {
-        kind: choose(texts, min(500 if KINDS[kind][0] == SHORT else 150, len(set(texts))))
+        kind: choose(texts, min(120 if KINDS[kind][0] == SHORT else 50, len(set(texts))))
         for kind, texts in kinds.items()
     }
     strange = odd(handbook) if handbook else {}
@@ -220,6 +223,8 @@ def coverage(kinds: dict[str, list[str]], heads: dict[str, Head], handbook: Path
         said = predict(heads, texts, "unit")
         result["flagged"][kind] = {name: float((each[1] < FAR).mean()) for name, each in said.items()}
         print(f"  {kind:27s}", *(f"{share:6.1%}" for share in result["flagged"][kind].values()))
+    if not error:
+        return result
     sets = [judged(choose(kinds[kind], n), samples, True) for kind, (samples, n) in KINDS.items()]
     sets += [judged(choose(texts, 20), SHORT, True) for texts in strange.values()]
     said_all = [predict(heads, each.texts, "unit") for each in sets]
