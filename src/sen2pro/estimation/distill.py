@@ -129,7 +129,7 @@ def fit_for(
 def carry_on(head: Head, states: States, kinds: Sequence[str], long: States, teachers: Mapping[str, Teacher]) -> Head:
     """Carry a head that was fitted on sentences on to passages, and fit its coverage again.
 
-    The samples of passages (`long`) give the level of their totals; the maps stay as they are, so what the head says of
+    The samples of passages (`long`) give the level of their totals, where it is surely another one; the maps stay as they are, so what the head says of
     sentences does not change. `states` of all kinds of text, sentences and passages, are what coverage is fitted on.
     """
     bounds = head.passages or head.coverage
@@ -141,7 +141,11 @@ def carry_on(head: Head, states: States, kinds: Sequence[str], long: States, tea
     used, levels = terms[:, 0] > 0, {}
     for source, teacher in teachers.items():
         ratio = teacher.variance.sum(axis=1, dtype=np.float64) / before.predict(long, source)[1].sum(axis=1)
-        levels[source] = tuple(map(float, gamma_regression(terms[used], ratio[used])))
+        level = gamma_regression(terms[used], ratio[used])
+        log = terms[used] @ level
+        saved = ratio[used] - log - ratio[used] * np.exp(-log)  # of the loss that `_choose` has, beside no change
+        sure = saved.mean() > 2 * saved.std() / np.sqrt(len(saved))
+        levels[source] = tuple(map(float, level)) if sure else (0.0, 0.0)
     return replace(before, passages=Passages(low, high, levels))
 
 
