@@ -129,8 +129,9 @@ def fit_for(
 def carry_on(head: Head, states: States, kinds: Sequence[str], long: States, teachers: Mapping[str, Teacher]) -> Head:
     """Carry a head that was fitted on sentences on to passages, and fit its coverage again.
 
-    The samples of passages (`long`) give the level of their totals, where it is surely another one; the maps stay as they are, so what the head says of
-    sentences does not change. `states` of all kinds of text, sentences and passages, are what coverage is fitted on.
+    The samples of passages (`long`) give the level of their totals, where it is surely another one. The maps stay as
+    they are, so what the head says of sentences does not change. Coverage is fitted on `states` of all kinds of text,
+    sentences and passages.
     """
     bounds = head.passages or head.coverage
     low, high = (tuple(map(float, bound)) for bound in (bounds.low, bounds.high))
