@@ -198,12 +198,13 @@ def test_coverage_does_not_follow_the_length():
     assert (coverage(far) < 0.01).mean() > 0.9
 
 
-def test_a_head_that_is_carried_on_to_passages_says_the_same_of_sentences(tiny):
+def test_a_head_that_is_carried_on_to_passages_says_the_same_of_sentences(tokenizer):
+    model = Sen2Pro(build_network("bert"), tokenizer=tokenizer)
     rng = random.Random(0)
     texts = [" ".join(rng.choices(WORDS, k=1 + i % 20)) for i in range(400)]
-    head = tiny.distill(texts, samples=6).head
+    head = model.distill(texts, samples=6, verbose=False).head
     passages = [" ".join(rng.choices(WORDS, k=21 + i % 60)) for i in range(80)]
-    every = tiny.sampler.plain(texts + passages, "", layers=head.layers, warn=False)
+    every = model.sampler.plain(texts + passages, "", layers=head.layers, warn=False)
     long, short = every.rows(np.arange(400, 480)), every.rows(np.arange(400))
     teachers = {}
     for source, factor in (("model", 1.0), ("data", 0.25)):  # the truth beyond: as predicted, and a quarter of it
@@ -219,9 +220,12 @@ def test_a_head_that_is_carried_on_to_passages_says_the_same_of_sentences(tiny):
     assert (head.coverage(long) == 0).all()
 
 
-def test_a_head_that_is_carried_on_survives_files(tiny, tmp_path):
+def test_a_head_that_is_carried_on_survives_files(tokenizer, tmp_path):
+    model = Sen2Pro(build_network("bert"), tokenizer=tokenizer)
     rng = random.Random(0)
-    head = tiny.distill([" ".join(rng.choices(WORDS, k=1 + i % 20)) for i in range(300)], samples=6).head
+    head = model.distill(
+        [" ".join(rng.choices(WORDS, k=1 + i % 20)) for i in range(300)], samples=6, verbose=False
+    ).head
     passages = Passages((0.0, 0.0, 0.0), (3.0, 3.0, 9.0), {"model": (0.0, 0.1), "data": (-0.5, 0.0)})
     carried = replace(head, passages=passages)
     carried.save(tmp_path)
