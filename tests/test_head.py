@@ -217,7 +217,35 @@ def test_the_default_model_has_heads(normalize):
     assert np.median(one.encode(texts).coverage) > 0.1
     strange = ["aaaa aaaa aaaa aaaa aaaa aaaa aaaa", "今日は天気がいいですね", "!!! ??? ..."]
     assert (one.encode(strange).coverage < 0.01).all()
-    assert one.encode(["word " * 150]).coverage[0] == 0
+    assert one.encode(["word " * 150]).coverage[0] < 0.01
+
+
+PASSAGE = (
+    "The ferry left the harbour a little after six, with the lights of the town still burning behind it. Most of "
+    "the passengers had gone below to sleep or to drink coffee, but an old man stayed on deck and watched the "
+    "gulls. He had made this crossing every spring for forty years, first with his father and later with his own "
+    "children. The island had changed less than he had. There was a new school now, and a clinic with a doctor "
+    "who came twice a week, but the fields were the same, and so were the stone walls that nobody alive had "
+    "built. He wondered, as he always did when the first hills came into view, why he had ever moved away, and "
+    "whether it was too late to come back."
+)
+
+
+@pytest.mark.parametrize("normalize", [True, False])
+def test_the_default_heads_know_passages(normalize):
+    one = Sen2Pro("all-MiniLM-L6-v2", method="one-pass", normalize=normalize)
+    texts = [PASSAGE, f"{PASSAGE} {PASSAGE[: len(PASSAGE) // 2]}"]  # 125 and 187 words
+    truth = Sen2Pro("all-MiniLM-L6-v2", samples=30, normalize=normalize).encode_sources(texts)
+    predicted = one.encode_sources(texts)
+    for source in ("model", "data"):
+        ratio = predicted[source].total_variance / truth[source].total_variance
+        assert ((ratio > 0.55) & (ratio < 1.8)).all()
+    assert (one.encode(texts).coverage > 0.01).all()
+
+
+def test_the_default_head_knows_plain_english_of_any_length():
+    texts = ["Thanks", "good morning", "Where is the station?", "I would like a cup of tea, please.", PASSAGE]
+    assert (Sen2Pro("all-MiniLM-L6-v2", method="one-pass").encode(texts).coverage > 0.01).all()
 
 
 def test_on_the_sphere_the_mean_has_the_length_that_the_variance_leaves(minilm):

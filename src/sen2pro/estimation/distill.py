@@ -1,13 +1,15 @@
 """Fit a head: the samples of a corpus are the teacher, one plain pass is the pupil, ridge regression the lesson.
 
 Targets are turned to their principal components, each with a penalty chosen by leave-one-out error. The hidden states
-to read, and the scale to predict variances on, are chosen on sentences held out.
+to read, and the scale to predict variances on, are chosen on sentences held out; where the kinds of text are known, on
+kinds held out, since a user's text is of another kind than the corpus.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +19,7 @@ from numpy.typing import NDArray
 from sen2pro import __version__
 from sen2pro.checks import MOST_SAMPLES, check_whole, share
 from sen2pro.errors import Sen2ProError, shown
-from sen2pro.estimation.head import SPACE, TRANSFORMS, Coverage, Head, Linear
+from sen2pro.estimation.head import SPACE, TRANSFORMS, Coverage, Head, Linear, Passages, basis
 from sen2pro.estimation.ridge import Layers, Ridge, Rows
 from sen2pro.estimation.shrinkage import Strength, dof_of_noise, log_bias
 from sen2pro.estimation.specificity import fit_specificity
@@ -30,9 +32,12 @@ if TYPE_CHECKING:
     from sen2pro.model import Sen2Pro
 
 _Choice = tuple[Layers, str, Layers]  # what is read for the variance, the scale it is predicted on, what for the shift
+Fold = tuple[Rows, Rows]  # held out, the rest
 
 _AXES = 64
+_LEVEL = 3  # the first terms of the basis, 1, log tokens and its square: what a level by length is fitted on
 _AT_LEAST = 200  # sentences
+_PASSAGE = 100  # words: more are several sentences
 _FLOOR = 1e-4  # of a dimension's average variance: a smaller one is a lack of samples
 _SURE = 0.25  # standard error of an R2 that is still reported
 
@@ -88,17 +93,26 @@ def learn(model: Sen2Pro, texts: list[str], samples: int, held_out: float, batch
     return replace(head, specificity=fit_specificity(model.signature(), texts, states, moved))
 
 
-def fit_for(model: Sen2Pro, texts: list[str], states: States, teachers: dict[str, Teacher], held_out: float) -> Head:
-    """Fit a head for a model on sentences whose samples, in the model's own geometry, are there."""
+def fit_for(
+    model: Sen2Pro,
+    texts: list[str],
+    states: States,
+    teachers: dict[str, Teacher],
+    held_out: float,
+    kinds: Sequence[str] | None = None,
+) -> Head:
+    """Fit a head for a model on sentences whose samples, in the model's own geometry, are there.
+
+    With `kinds` (the kind of each sentence), whole kinds are held out, each once, instead of a share of the sentences.
+    """
     layers = sorted(states.layers)
     candidates: list[Layers] = [None, ()]
     if len(layers) > 1:
         candidates += [(layers[0], layers[-1]), (layers[0], layers[len(layers) // 2], layers[-1])]
     plain = model.sampler.finish(states.vectors)
-    lessons = {source: _Lesson(samples, plain) for source, samples in teachers.items()}
-    order, split = np.random.default_rng(0).permutation(len(texts)), int(len(texts) * held_out)
-    held, rest = order[:split], order[split:]
-    choices, quality = _choose(states, lessons, candidates, held, rest)
+    lessons = {source: _Lesson(samples, plain, states.scalars()) for source, samples in teachers.items()}
+    folds = _split(len(texts), held_out) if kinds is None else _split_kinds(kinds)
+    choices, quality = _choose(states, lessons, candidates, folds)
     digest = hashlib.sha256("\n".join(texts).encode()).hexdigest()
     counts = "+".join(str(teacher.count) for teacher in teachers.values())
     signature = model.signature()
@@ -107,36 +121,86 @@ def fit_for(model: Sen2Pro, texts: list[str], states: States, teachers: dict[str
         corpus={"hash": digest[:8], "size": len(texts)},
         teacher={"samples": counts, "seed": model.seed, "version": __version__},
         quality=quality,
-        coverage=_coverage(states, candidates[-1] or (), rest, held),
+        coverage=fit_coverage(states, candidates[-1] or (), folds, kinds),
         **_fit_all(states, lessons, choices),
     )
 
 
+def carry_on(head: Head, states: States, kinds: Sequence[str], long: States, teachers: Mapping[str, Teacher]) -> Head:
+    """Carry a head that was fitted on sentences on to passages, and fit its coverage again.
+
+    The samples of passages (`long`) give the level of their totals, where it is surely another one. The maps stay as
+    they are, so what the head says of sentences does not change. Coverage is fitted on `states` of all kinds of text,
+    sentences and passages.
+    """
+    bounds = head.passages or head.coverage
+    low, high = (tuple(map(float, bound)) for bound in (bounds.low, bounds.high))
+    coverage = fit_coverage(states, head.coverage.layers, _split_kinds(kinds), kinds)
+    start = Passages(low, high, dict.fromkeys(head.sources, (0.0, 0.0)))
+    before = replace(head, passages=start, coverage=coverage)
+    terms = start.beyond(long.scalars(), float(coverage.high[1]))
+    used, levels = terms[:, 0] > 0, {}
+    for source, teacher in teachers.items():
+        ratio = teacher.variance.sum(axis=1, dtype=np.float64) / before.predict(long, source)[1].sum(axis=1)
+        level = gamma_regression(terms[used], ratio[used])
+        log = terms[used] @ level
+        saved = ratio[used] - log - ratio[used] * np.exp(-log)  # of the loss that `_choose` has, beside no change
+        sure = saved.mean() > 2 * saved.std() / np.sqrt(len(saved))
+        levels[source] = tuple(map(float, level)) if sure else (0.0, 0.0)
+    return replace(before, passages=Passages(low, high, levels))
+
+
+def _split(count: int, held_out: float) -> list[Fold]:
+    """Return one fold: a share of the sentences, and the rest."""
+    order, split = np.random.default_rng(0).permutation(count), int(count * held_out)
+    return [(order[:split], order[split:])]
+
+
+def _split_kinds(kinds: Sequence[str], count: int = 4) -> list[Fold]:
+    """Return folds of about the same size, each of whole kinds, and the rest of each."""
+    names, sizes = np.unique(np.asarray(kinds), return_counts=True)
+    folds: list[list[str]] = [[] for _ in range(min(count, len(names)))]
+    filled = np.zeros(len(folds), np.int64)
+    for i in np.argsort(-sizes, kind="stable"):
+        folds[int(filled.argmin())].append(names[i])
+        filled[filled.argmin()] += sizes[i]
+    out = [np.isin(kinds, fold) for fold in folds]
+    return [(np.flatnonzero(held), np.flatnonzero(~held)) for held in out]
+
+
 def _choose(
-    states: States, lessons: Mapping[str, _Lesson], candidates: list[Layers], held: Rows, rest: Rows
+    states: States, lessons: Mapping[str, _Lesson], candidates: list[Layers], folds: list[Fold]
 ) -> tuple[dict[str, _Choice], dict[str, dict[str, float]]]:
-    """Fit every candidate on a part of the sentences, and take what is best on those held out; also say how good."""
+    """Fit every candidate on the rest of each fold, and take what is best on those held out; also say how good."""
     scalars = states.scalars()
-    tried = states.rows(held), np.clip(scalars[held], scalars[rest].min(axis=0), scalars[rest].max(axis=0))
-    ridges = {layers: Ridge(states, layers, rest) for layers in candidates}
+    # A root cannot follow the level of a total by length, so it is tried on sentences only.
+    transforms = [name for name in TRANSFORMS if name == "log" or states.words.max() <= _PASSAGE]
+    variances: dict[str, dict[tuple[Layers, str], list[Array64]]] = {source: defaultdict(list) for source in lessons}
+    shifts: dict[str, dict[Layers, list[Array64]]] = {source: defaultdict(list) for source in lessons}
+    for held, rest in folds:
+        tried = states.rows(held), np.clip(scalars[held], scalars[rest].min(axis=0), scalars[rest].max(axis=0))
+        for layers in candidates:
+            ridge = Ridge(states, layers, rest)
+            for source, lesson in lessons.items():
+                for transform in transforms:
+                    linear, out = ridge.fit(lesson.targets(transform)[rest], transform)
+                    level = lesson.level(lesson.variances(transform, out), transform, rest)
+                    linear = lesson.levelled(linear, level)
+                    variances[source][layers, transform].append(lesson.variances(transform, linear(*tried)))
+                shifts[source][layers].append(ridge.fit(lesson.shift[rest])[0](*tried))
+    held = np.concatenate([fold[0] for fold in folds])
+    rest = folds[0][1] if len(folds) == 1 else held
     choices: dict[str, _Choice] = {}
     quality: dict[str, dict[str, float]] = {}
     for source, lesson in lessons.items():
-        variances: dict[tuple[Layers, str], tuple[float, Array64]] = {}
-        shifts: dict[Layers, tuple[float, Array64]] = {}
-        for layers, ridge in ridges.items():
-            for transform in TRANSFORMS:
-                linear, out = ridge.fit(lesson.targets(transform)[rest], transform)
-                scale = lesson.scale(lesson.variances(transform, out), rest)
-                predicted = scale * lesson.variances(transform, linear(*tried))
-                # The minimum of this loss is the true variance, whatever the distribution of the samples.
-                variances[layers, transform] = (np.log(predicted) + lesson.variance[held] / predicted).mean(), predicted
-            shift = ridge.fit(lesson.shift[rest])[0](*tried)
-            shifts[layers] = float(((shift - lesson.shift[held]) ** 2).mean()), shift
-        best = min(variances, key=lambda choice: variances[choice][0])
-        nearest = min(shifts, key=lambda choice: shifts[choice][0])
+        predicted = {choice: np.concatenate(parts) for choice, parts in variances[source].items()}
+        shifted = {choice: np.concatenate(parts) for choice, parts in shifts[source].items()}
+        # The minimum of this loss is the true variance, whatever the distribution of the samples.
+        losses = {choice: (np.log(v) + lesson.variance[held] / v).mean() for choice, v in predicted.items()}
+        errors = {choice: ((shift - lesson.shift[held]) ** 2).mean() for choice, shift in shifted.items()}
+        best, nearest = min(losses, key=lambda c: losses[c]), min(errors, key=lambda c: errors[c])
         choices[source] = *best, nearest
-        quality[source] = lesson.quality(variances[best][1], shifts[nearest][1], held, rest)
+        quality[source] = lesson.quality(predicted[best], shifted[nearest], held, rest)
     return choices, quality
 
 
@@ -149,9 +213,9 @@ def _fit_all(states: States, lessons: Mapping[str, _Lesson], choices: Mapping[st
         layers, transform, nearest = choices[source]
         linear, out = ridges[layers].fit(lesson.targets(transform), transform)
         predicted = lesson.variances(transform, out)
-        scale = lesson.scale(predicted, slice(None))
-        parts["variances"][source] = lesson.spread(linear, scale).in_half()
-        parts["strengths"][source] = lesson.strength(np.log(scale * predicted))
+        level = lesson.level(predicted, transform, slice(None))
+        parts["variances"][source] = lesson.spread(lesson.levelled(linear, level)).in_half()
+        parts["strengths"][source] = lesson.strength(np.log(predicted) + (lesson.terms @ level)[:, None])
         linear, out = ridges[nearest].fit(lesson.shift)
         parts["shifts"][source] = linear.in_half()
         noise = lesson.samples.variance.mean(axis=0) / lesson.samples.count
@@ -168,8 +232,9 @@ class _Lesson:
     product of the errors against either half of the samples, whose noise is independent and averages to 0.
     """
 
-    def __init__(self, samples: Teacher, plain: Array) -> None:
+    def __init__(self, samples: Teacher, plain: Array, scalars: Array64) -> None:
         self.samples = samples
+        self.terms = basis(scalars)[:, :_LEVEL]
         self.shift = samples.mean.astype(np.float64) - plain
         self.live = samples.variance.max(axis=0) > 1e-8 * samples.variance.mean()
         # Samples of a short sentence may all be the same; how small its variance is cannot be known from them.
@@ -188,24 +253,35 @@ class _Lesson:
         ratio = log_bias(self.dof) / (log_bias(self.half_dof) - log_bias(self.dof))
         return full + gap * ratio, first + gap * (1 + ratio), second + gap * (1 + ratio)
 
-    def scale(self, predicted: Array64, rows: Rows | slice) -> float:
-        """Return the factor that makes predicted totals right on average; logarithms of heavy tails are too small."""
-        return float((self.variance[rows].sum(axis=1) / predicted.sum(axis=1)).mean())
+    def level(self, predicted: Array64, transform: str, rows: Rows | slice) -> Array64:
+        """Return what to add to the logarithm of predicted variances so that totals are right on average, (3,).
+
+        Logarithms of heavy tails are too small, and those of long texts are too small by more. So this is a function of
+        the length, 1, log tokens and its square (gamma regression); a root can only take a constant.
+        """
+        ratio = self.variance[rows].sum(axis=1) / predicted.sum(axis=1)
+        used = _LEVEL if transform == "log" and len(ratio) >= _AT_LEAST // 2 else 1
+        return np.pad(gamma_regression(self.terms[rows][:, :used], ratio), (0, _LEVEL - used))
 
     def variances(self, transform: str, predicted: Array64) -> Array64:
         """Return predictions for the live dimensions as variances, with a floor."""
         return floored(TRANSFORMS[transform][1](predicted))
 
-    def spread(self, linear: Linear, scale: float) -> Linear:
-        """Return a map onto all dimensions, also those that never vary, whose variances are `scale` times as large."""
-        k = len(self.live)
-        terms, directions = np.zeros((len(linear.terms), k)), np.zeros((len(linear.directions), k))
-        terms[:, self.live], directions[:, self.live] = linear.terms, linear.directions
+    def levelled(self, linear: Linear, level: Array64) -> Linear:
+        """Return a map whose variances are as many times as large as `level` says."""
         if linear.transform == "log":
-            terms[0] += np.log(scale)  # the constant term
-        else:
-            terms, directions = terms * np.sqrt(scale), directions * np.sqrt(scale)
-        return replace(linear, terms=terms.astype(np.float32), directions=directions.astype(np.float32))
+            terms = linear.terms.astype(np.float64)
+            terms[:_LEVEL] += level[:, None]
+            return replace(linear, terms=terms.astype(np.float32))
+        root = np.float32(np.exp(level[0] / 2))
+        return replace(linear, terms=linear.terms * root, directions=linear.directions * root)
+
+    def spread(self, linear: Linear) -> Linear:
+        """Return a map onto all dimensions, also those that never vary."""
+        k = len(self.live)
+        terms, directions = (np.zeros((len(part), k), np.float32) for part in (linear.terms, linear.directions))
+        terms[:, self.live], directions[:, self.live] = linear.terms, linear.directions
+        return replace(linear, terms=terms, directions=directions)
 
     def strength(self, predicted: Array64) -> Strength:
         """Estimate what prediction and samples are worth; an error below its own standard error is taken to be that."""
@@ -270,7 +346,47 @@ def _share(saved: Array64, whole: Array64) -> float:
     return gain / max(total + 2 * total_error, 1e-30) if gain < -gain_error else float("nan")
 
 
-def _coverage(states: States, layers: tuple[int, ...], rest: Rows, held: Rows) -> Coverage:
+def gamma_regression(terms: Array64, ratio: Array64) -> Array64:
+    """Return coefficients (q,) with which exp(terms @ coefficients) is nearest to the mean of the ratios (n,).
+
+    >>> terms = np.array([[1.0, 0.0], [1.0, 0.0], [1.0, 1.0], [1.0, 1.0]])
+    >>> np.exp(gamma_regression(terms, np.array([1.0, 3.0, 6.0, 10.0]))).round(6)  # 2, and 4 times that
+    array([2., 4.])
+    """
+    solve = np.linalg.pinv(terms)
+    coefficients = solve @ np.full(len(ratio), np.log(ratio.mean()))
+    for _ in range(100):
+        step = solve @ (ratio * np.exp(-terms @ coefficients) - 1)
+        coefficients = coefficients + np.clip(step, -1, 1)
+        if np.abs(step).max() < 1e-10:
+            break
+    return np.asarray(coefficients)
+
+
+def fit_coverage(
+    states: States, layers: tuple[int, ...], folds: list[Fold], kinds: Sequence[str] | None = None
+) -> Coverage:
+    """Fit how far text is from a corpus, and how far text held out is from the rest, by its length.
+
+    A user's text is of a kind of its own. So where `kinds` are known, and held out whole, text is compared with the
+    half of them that are furthest from all others (by the distance that one text in twenty goes beyond).
+    """
+    held = np.concatenate([fold[0] for fold in folds])
+    distances = np.concatenate([_distances(states, layers, rest).distance(states.rows(rows)) for rows, rest in folds])
+    whole = _distances(states, layers, folds[0][1] if len(folds) == 1 else held)
+    terms, logs = basis(states.scalars()[held])[:, :_LEVEL], np.log(distances)
+    centre = np.linalg.lstsq(terms, logs, rcond=None)[0]
+    width = gamma_regression(terms, np.abs(logs - terms @ centre) + 1e-6)
+    places = (logs - terms @ centre) * np.exp(-terms @ width)
+    if kinds is not None:
+        of = np.asarray(kinds)[held]
+        far = sorted(set(kinds), key=lambda kind: -float(np.quantile(places[of == kind], 0.95)))
+        places = places[np.isin(of, far[: (len(far) + 1) // 2])]
+    lengths = tuple(map(float, (*centre, *width)))
+    return replace(whole, lengths=lengths, distances=np.sort(places).astype(np.float32))
+
+
+def _distances(states: States, layers: tuple[int, ...], rest: Rows) -> Coverage:
     scalars = states.scalars()
     z = np.concatenate([states.features(layers), scalars], axis=1)[rest]
     centre, scale = z.mean(axis=0), z.std(axis=0) + 1e-9
@@ -283,5 +399,4 @@ def _coverage(states: States, layers: tuple[int, ...], rest: Rows, held: Rows) -
     arrays = {"centre": centre, "scale": scale, "spread": spread, "low": low, "high": high}
     singles = {name: array.astype(np.float32) for name, array in arrays.items()}
     axes = vectors[:, ::-1][:, :count].astype(np.float16)
-    coverage = Coverage(layers=layers, axes=axes, rest=left, distances=np.zeros(0, np.float32), **singles)
-    return replace(coverage, distances=np.sort(coverage.distance(states.rows(held))).astype(np.float32))
+    return Coverage(layers=layers, axes=axes, rest=left, distances=np.zeros(0, np.float32), **singles)

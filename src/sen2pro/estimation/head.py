@@ -88,7 +88,8 @@ class Coverage:
     rest: float  # standard deviation of all that is left
     low: Array  # (3,), bounds of the scalars
     high: Array
-    distances: Array  # sorted, of sentences that were not fitted on
+    distances: Array  # sorted, of text that was not fitted on; given its length, if that is known
+    lengths: tuple[float, ...] = ()  # centre and width of the logarithm of a distance by length; empty: not known
 
     def distance(self, states: States) -> Array64:
         """Return (n,) squared distances in standard deviations, per dimension."""
@@ -99,13 +100,40 @@ class Coverage:
         rest = np.maximum((z**2).sum(axis=1) - (along**2).sum(axis=1), 0) / self.rest**2
         return np.asarray((((along / self.spread) ** 2).sum(axis=1) + rest) / z.shape[1])
 
+    def place(self, states: States) -> Array64:
+        """Return (n,) how far out each sentence is, among text of its length if `lengths` are known."""
+        distance = self.distance(states)
+        if not self.lengths:
+            return distance
+        terms = basis(np.clip(states.scalars(), self.low, self.high))[:, : len(self.lengths) // 2]
+        centre, width = np.split(np.array(self.lengths), 2)
+        return np.asarray((np.log(np.maximum(distance, 1e-30)) - terms @ centre) * np.exp(-terms @ width))
+
     def __call__(self, states: States) -> Array:
-        """Return the share of held-out sentences that were at least as far out; 0 beyond the lengths fitted on."""
-        further = len(self.distances) - np.searchsorted(self.distances, self.distance(states).astype(np.float32))
+        """Return the share of held-out text that was at least as far out; 0 beyond the lengths fitted on."""
+        further = len(self.distances) - np.searchsorted(self.distances, self.place(states).astype(np.float32))
         share = (further + 1) / (len(self.distances) + 1)
         lengths = states.scalars()[:, :2]
         inside = ((lengths >= self.low[:2] - 1e-6) & (lengths <= self.high[:2] + 1e-6)).all(axis=1)
         return np.asarray(np.where(inside, share, 0.0), np.float32)
+
+
+@dataclass(frozen=True)
+class Passages:
+    """How a head that was fitted on sentences goes on to longer text.
+
+    `low` and `high` bound the scalars of the sentences. With x, how far the logarithm of the number of words is above
+    its bound, the variances are exp(a x + b x^2) times what the maps say. So nothing changes for sentences.
+    """
+
+    low: tuple[float, ...]  # (3,)
+    high: tuple[float, ...]
+    levels: dict[str, tuple[float, ...]]  # a and b of each source
+
+    def beyond(self, scalars: Array64, longest: float) -> Array64:
+        """Return (n, 2): x and its square, of scalars (n, 3); text longer than any known counts as the longest."""
+        x = np.maximum(np.minimum(scalars[:, 1], longest) - self.high[1], 0)
+        return np.stack([x, x**2], axis=1)
 
 
 def _check_width(features: Array64, weights: NDArray[Any]) -> None:
@@ -152,6 +180,7 @@ class Head:
     strengths: dict[str, Strength]
     coverage: Coverage
     specificity: SpecificityHead | None = None
+    passages: Passages | None = None
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -175,6 +204,8 @@ class Head:
         digest = hashlib.sha256()
         for name, array in sorted(self._tensors().items()):
             digest.update(name.encode() + np.ascontiguousarray(array).tobytes())
+        for part in (self.coverage.lengths, self.passages):
+            digest.update(str(part).encode() if part else b"")
         return digest.hexdigest()[:8]
 
     def __str__(self) -> str:
@@ -216,10 +247,13 @@ class Head:
     def predict(self, states: States, source: str) -> tuple[Array64, Array64]:
         """Return for each sentence the shift of its mean away from the plain vector, and its variance: (n, k) each."""
         # A polynomial of the length is worth nothing beyond the lengths it was fitted on.
-        scalars = np.clip(states.scalars(), self.coverage.low, self.coverage.high)
-        linear = self.variances[source]
-        variance = TRANSFORMS[linear.transform][1](linear(states, scalars))
-        return self.shifts[source](states, scalars), np.where(self.live[source], variance, 0.0)
+        bounds, scalars = self.passages or self.coverage, states.scalars()
+        clipped, linear = np.clip(scalars, bounds.low, bounds.high), self.variances[source]
+        variance = TRANSFORMS[linear.transform][1](linear(states, clipped))
+        if self.passages:
+            level = self.passages.beyond(scalars, float(self.coverage.high[1])) @ self.passages.levels[source]
+            variance = variance * np.exp(level)[:, None]
+        return self.shifts[source](states, clipped), np.where(self.live[source], variance, 0.0)
 
     def save(self, folder: str | Path) -> None:
         """Write the numbers as safetensors, and what they are as JSON next to them."""
@@ -229,6 +263,8 @@ class Head:
             "hash": self.hash,
             "strengths": {source: asdict(strength) for source, strength in self.strengths.items()},
             "rest": self.coverage.rest,
+            **({"lengths": self.coverage.lengths} if self.coverage.lengths else {}),
+            **({"passages": asdict(self.passages)} if self.passages else {}),
             "layers": {"coverage": self.coverage.layers, **{name: linear.layers for name, linear in maps.items()}},
             "transforms": {name: linear.transform for name, linear in maps.items()},
         }
@@ -267,8 +303,9 @@ class Head:
             errors={source: numbers[f"{source}.error"] for source in sources},
             live={source: numbers[f"{source}.live"] for source in sources},
             strengths={source: Strength(**config["strengths"][source]) for source in sources},
-            coverage=Coverage(layers=read, rest=config["rest"], **bounds),
+            coverage=Coverage(layers=read, rest=config["rest"], lengths=tuple(config.get("lengths", ())), **bounds),
             specificity=specificity.SpecificityHead.load(folder) if (folder / specificity.CONFIG).is_file() else None,
+            passages=_passages(config.get("passages")),
         )
         if head.hash != config["hash"]:
             raise Sen2ProError(f"the head in {folder} is damaged: its numbers do not have the hash that {CONFIG} says")
@@ -305,8 +342,25 @@ _CONFIG = documents.record(
         "rest": documents.NUMBER,
         "layers": _mapping(documents.either(_NULL, documents.list_of(documents.COUNT))),
         "transforms": _mapping(documents.one_of_texts("", *TRANSFORMS)),
-    }
+    },
+    {
+        "lengths": documents.list_of(_ANY_NUMBER, 6),
+        "passages": documents.record(
+            {
+                "low": documents.list_of(_ANY_NUMBER, 3),
+                "high": documents.list_of(_ANY_NUMBER, 3),
+                "levels": _mapping(documents.list_of(_ANY_NUMBER, 2)),
+            }
+        ),
+    },
 )
+
+
+def _passages(config: Mapping[str, Any] | None) -> Passages | None:
+    if config is None:
+        return None
+    levels = {source: tuple(level) for source, level in config["levels"].items()}
+    return Passages(tuple(config["low"]), tuple(config["high"]), levels)
 
 
 def _names(config: Mapping[str, Any]) -> list[str]:
@@ -321,6 +375,8 @@ def _check_config(config: Any, place: str) -> None:
     for key, wanted in (("layers", {"coverage", *names}), ("transforms", set(names)), ("quality", sources)):
         if set(config[key]) != wanted:
             raise Sen2ProError(f"{place}: {key!r} must have the keys {some(sorted(wanted))}")
+    if "passages" in config and set(config["passages"]["levels"]) != sources:
+        raise Sen2ProError(f"{place}: the levels of 'passages' must have the keys {some(sorted(sources))}")
     if config["layers"]["coverage"] is None or any(not config["transforms"][n] for n in names if "variance" in n):
         raise Sen2ProError(f"{place}: the layers of 'coverage' or a transform of the variances are missing")
     strengths = [Strength(**strength) for strength in config["strengths"].values()]
