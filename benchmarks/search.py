@@ -119,9 +119,7 @@ def fill(index: Index, docs: Encoded, texts: list[str], batch: int = 2048) -> No
 
 def asked(index: Index, queries: Encoded, k: int) -> list[Any]:
     """Search with queries that are encoded: all that an index does but the pass of the network."""
-    depth = max(k, index._calibration.depth if index._calibration else 0)
-    lists = index._nearest(queries, depth, {})
-    return index._results([""] * len(queries), queries, lists, k, 0.5)
+    return index._answers([""] * len(queries), queries, k, {}, 0.5)
 
 
 def latency(search: Callable[[int], Any], count: int = ASKED) -> float:

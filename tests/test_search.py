@@ -228,7 +228,7 @@ def test_texts_may_come_from_a_generator(plain, texts):
 
 
 def test_an_error_in_the_middle_says_how_many_rows_are_in(plain, texts, monkeypatch):
-    monkeypatch.setattr("sen2pro.search.index.CHUNK", 10)
+    monkeypatch.setattr("sen2pro.search.batches.CHUNK", 10)
     index = Index.build(plain)
     with pytest.raises(Sen2ProError, match="after 20 rows, which are in: .*blank"):
         index.add([*texts[:25], " ", *texts[25:30]])
@@ -424,7 +424,7 @@ def test_a_connection_that_drops_in_the_middle_of_an_add_is_made_again(plain, te
     """The server ends our connections between two batches: the add goes on with new ones."""
     import psycopg
 
-    monkeypatch.setattr("sen2pro.search.index.CHUNK", 20)
+    monkeypatch.setattr("sen2pro.search.batches.CHUNK", 20)
     index = Index.build(plain, store=server.address, name="dropped")
     ended = []
 
@@ -450,7 +450,7 @@ def test_a_connection_that_drops_in_the_middle_of_an_add_is_made_again(plain, te
 def test_a_server_that_stops_in_the_middle_of_an_add_leaves_whole_batches_and_says_how_many(
     plain, texts, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr("sen2pro.search.index.CHUNK", 20)
+    monkeypatch.setattr("sen2pro.search.batches.CHUNK", 20)
     server = Server()
     address = server.address
     index = Index.build(plain, store=address, name="stopped")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
+from scipy.special import expit
 
 from sen2pro.checks import share
 from sen2pro.confidence.default import MATTERS
@@ -120,9 +120,12 @@ class Shipped:
 
     def probabilities(self, scores: Array64, queries: Encoded | None = None, first: Array | None = None) -> Array64:
         """Return P(right) of each hit (n, k); beyond the depth it is unknown."""
+        seen = scores[:, :DEPTH]
+        likely = expit(self.constant + self.slope * lead(seen, self.floor))
+        if scores.shape[1] == DEPTH and not np.isnan(seen[:, -1]).any():
+            return np.asarray(likely)
         result = np.full(scores.shape, np.nan)
-        logits = self.constant + self.slope * lead(scores[:, :DEPTH], self.floor)
-        result[:, :DEPTH] = np.where(np.isnan(scores[:, :DEPTH]), np.nan, (1 + np.tanh(logits / 2)) / 2)
+        result[:, :DEPTH] = np.where(np.isnan(seen), np.nan, likely)
         return result
 
     def threshold(self, precision: float | None, certainty: float) -> float:
@@ -146,9 +149,11 @@ def lead(scores: Array64, floor: float) -> Array64:
     >>> lead(np.array([[0.9, 0.3, 0.3]]), floor=0.3).round(2).tolist()
     [[0.6, -0.3, -0.3]]
     """
-    low = np.fmin(np.nanmin(np.where(np.isnan(scores), np.inf, scores), axis=1, keepdims=True), floor)
-    s = np.where(np.isnan(scores), low, scores)
-    return np.asarray(s - (s.sum(axis=1, keepdims=True) - s) / (s.shape[1] - 1))
+    s, missing = scores, np.isnan(scores)
+    if missing.any():
+        low = np.fmin(np.where(missing, np.inf, scores).min(axis=1, keepdims=True), floor)
+        s = np.where(missing, low, scores)
+    return np.asarray((s.shape[1] * s - s.sum(axis=1, keepdims=True)) / (s.shape[1] - 1))
 
 
 @cache
@@ -164,22 +169,15 @@ def shipped(signature: Signature, ranking: str) -> Shipped | None:
     return curve and Shipped(**curve)
 
 
-def calibration(
-    confidence: SearchConfidence | str | Path | None, signature: Signature, ranking: str
-) -> Calibration | None:
-    """Return what a user passed as confidence, or what ships; None if there is neither."""
-    if confidence is None:
-        return shipped(signature, ranking)
+def loaded(confidence: Any) -> SearchConfidence | None:
+    """Return what a user passed as confidence: a fitted one, or the folder of one."""
     if isinstance(confidence, (str, Path)):
-        confidence = SearchConfidence.load(confidence)
-    if not isinstance(confidence, SearchConfidence):
+        return SearchConfidence.load(confidence)
+    if confidence is not None and not isinstance(confidence, SearchConfidence):
         raise Sen2ProError(f"confidence is a fitted SearchConfidence or the folder of one, not {shown(confidence)}")
-    return Labelled(confidence)
+    return confidence
 
 
-def padded(scores: Sequence[Sequence[float]], depth: int) -> Array64:
-    """Return lists of scores as an array (n, depth), with NaN where there is no hit."""
-    result = np.full((len(scores), depth), np.nan)
-    for row, each in enumerate(scores):
-        result[row, : len(each)] = each[:depth]
-    return result
+def calibration(confidence: SearchConfidence | None, signature: Signature, ranking: str) -> Calibration | None:
+    """Return what turns similarities into probabilities: a confidence, or what ships; None if there is neither."""
+    return shipped(signature, ranking) if confidence is None else Labelled(confidence)

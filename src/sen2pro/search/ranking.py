@@ -95,7 +95,8 @@ def _ranking(name: str, alpha: float | str) -> Ranking:
 
 def unit(vectors: Array) -> Array:
     """Return vectors of length 1; a vector of zeros stays as it is."""
-    lengths = np.linalg.norm(vectors.astype(np.float64), axis=1, keepdims=True)
+    wide = vectors.astype(np.float64)
+    lengths = np.sqrt(np.einsum("ij,ij->i", wide, wide))[:, None]
     return np.asarray(vectors / np.maximum(lengths, 1e-30), np.float32)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from sen2pro.checks import check_text, is_whole, listed
 from sen2pro.errors import Sen2ProError, shown
-from sen2pro.types import Array
+from sen2pro.types import Array, Array64
 
 Value = str | int | float | bool
 Where = dict[str, list[Value]]  # key -> the values that a document may have
@@ -36,14 +36,23 @@ class Rows:
 
 
 class Found(NamedTuple):
-    """A document that a store found: a greater `score` is closer (dot product, or minus a distance)."""
+    """What a store found for one query, the nearest first, in columns of one length.
 
-    id: str
-    text: str
-    score: float
-    about: Sequence[float]
-    metadata: Mapping[str, Value]
-    vector: Array | None
+    A greater score is closer (dot product, or minus a distance). `about` is what a confidence needs (n, 3), and
+    `vectors` (n, d) are there if they were asked for.
+    """
+
+    ids: Sequence[str]
+    texts: Sequence[str]
+    scores: Sequence[float] | Array64
+    about: Sequence[Sequence[float]] | Array
+    metadata: Sequence[Mapping[str, Value]]
+    vectors: Array | None = None
+
+    @classmethod
+    def nothing(cls) -> Found:
+        """Return what a store finds where there is nothing."""
+        return cls((), (), (), (), ())
 
 
 class Document(NamedTuple):
