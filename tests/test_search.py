@@ -8,11 +8,13 @@ import pytest
 from search_stores import Server
 from test_search_stores import WORDS
 
-from sen2pro import Gaussian, Sen2Pro, Sen2ProError, Sen2ProWarning
+from sen2pro import Gaussian, Sen2Pro, Sen2ProError, Sen2ProWarning, distance
 from sen2pro.confidence.search import SearchConfidence
 from sen2pro.search import Hit, Index, Result, StoreUnavailable
 from sen2pro.search import folder as folders
 from sen2pro.search import store as stores
+from sen2pro.search.encoding import Encoded
+from sen2pro.search.ranking import ranking as ranking_of
 
 TEXTS = [
     "To reset your password, open Settings and choose Security.", "We ship to all countries of the European Union.",
@@ -156,6 +158,33 @@ def test_candidates_are_ranked_again_by_the_distance_itself(tiny, texts, ranking
     weight = {"alpha": 0.3} if ranking == "sen2pro" else {}
     expected = tiny.similarity(tiny.encode([texts[5] + " cat"]), tiny.encode(texts), metric=ranking, **weight)[0]
     assert [int(hit.id) for hit in found] == np.argsort(-expected, kind="stable")[:10].tolist()
+
+
+@pytest.mark.parametrize("ranking", ["symmetric-kl", "bhattacharyya"])
+def test_no_graph_is_made_of_what_a_graph_cannot_find(tiny, texts, ranking):
+    with pytest.raises(Sen2ProError, match=f"a graph finds hardly any neighbour by '{ranking}'; pass kind='flat'"):
+        Index.build(tiny, texts, ranking=ranking, kind="hnsw")
+    index = Index.build(tiny, texts, ranking=ranking, store="qdrant://:memory:")
+    assert index.store.about.kind == "flat"  # though the default of a database is a graph
+    index.close()
+
+
+@pytest.mark.parametrize("ranking", ["symmetric-kl", "bhattacharyya"])
+def test_candidates_of_a_divergence_hold_its_neighbours(ranking):
+    """A hundred candidates of 1,500 texts whose variances differ a hundredfold hold the ten nearest."""
+    rng = np.random.default_rng(0)
+    level = np.exp(rng.uniform(-4, 0.6, (1500, 1)))
+    mean, spread = rng.normal(size=(1500, 8)), 1 + 0.1 * rng.uniform(size=(1500, 8))
+    docs = Gaussian(mean.astype(np.float32), (level * spread).astype(np.float32))
+    query = Gaussian(np.float32(rng.normal(size=(1, 8))), np.full((1, 8), 0.3, np.float32))
+    by = ranking_of(ranking)
+    own, others = (Encoded(None, each, np.ones((len(each), 3), np.float32)) for each in (query, docs))
+    near = np.argsort(-(by.query(own) @ by.document(others).T)[0])[:100]
+    exact = np.argsort(distance(query, docs, ranking)[0])[:10]
+    assert set(exact) <= set(near)
+    again = by.again(by.document(others))
+    np.testing.assert_allclose(again.variance, docs.variance, rtol=1e-4)
+    np.testing.assert_allclose(again.mean, docs.mean, rtol=1e-4, atol=1e-5)
 
 
 # Bad input.

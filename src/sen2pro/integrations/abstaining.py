@@ -23,6 +23,14 @@ class Judged(NamedTuple):
     probabilities: list[float | None]
     sure: bool
 
+    def kept(self, top_k: int | None = None) -> list[tuple[int, float | None]]:
+        """Return place and probability of the hits to keep, the likeliest first: none if unsure.
+
+        >>> Judged([1, 0], [0.9, 0.2], True).kept(top_k=1), Judged([1, 0], [0.4, 0.2], False).kept()
+        ([(1, 0.9)], [])
+        """
+        return list(zip(self.order, self.probabilities, strict=True))[:top_k] if self.sure else []
+
 
 class Judge:
     """Tells for one query how likely each hit is right, and whether the first is likely enough.

@@ -187,16 +187,17 @@ class FaissStore:
                 return [Found.nothing() for _ in vectors]
             queries = np.ascontiguousarray(vectors, np.float32)
             scores, found = self._search(queries, min(k, allowed), mask, allowed)
-            return [self._found(*pair, with_vectors) for pair in zip(found, self._as_scores(scores), strict=True)]
+            pairs = zip(found.tolist(), self._as_scores(scores).tolist(), strict=True)
+            return [self._found(*pair, with_vectors) for pair in pairs]
 
-    def _found(self, rows: NDArray[np.int64], scores: NDArray[np.float64], with_vectors: bool) -> Found:
+    def _found(self, rows: list[int], scores: list[float], with_vectors: bool) -> Found:
         if rows[-1] < 0:  # a graph may find fewer than there are
-            rows, scores = rows[rows >= 0], scores[rows >= 0]
-        stored = self.vectors()[rows] if with_vectors else None
-        numbers, (ids, texts, metadata) = rows.tolist(), (self._ids, self._texts, self._metadata)
+            rows = rows[: rows.index(-1)]
+        ids, texts, metadata, about = self._ids, self._texts, self._metadata, self._about
         return Found(
-            [ids[row] for row in numbers], [texts[row] for row in numbers], scores, self._about[rows],
-            [metadata[row] for row in numbers], stored,
+            [ids[row] for row in rows], [texts[row] for row in rows], scores[: len(rows)],
+            lambda place: about[rows[place]].tolist(), [metadata[row] for row in rows],
+            self.vectors()[rows] if with_vectors else None,
         )  # fmt: skip
 
     def has_key(self, key: str) -> bool:

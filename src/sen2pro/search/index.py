@@ -102,7 +102,7 @@ class Index:
             Of the table or collection.
         kind
             `flat` compares all rows, `hnsw` walks a graph: faster from about 100,000 rows on, and nearly exact. By
-            default `flat` in memory and `hnsw` in a database.
+            default `flat` in memory and `hnsw` in a database. For `bhattacharyya` and `symmetric-kl` only `flat`.
         ranking, alpha
             `cosine` of the plain vectors, `mean-cosine`, or a distance of `sen2pro.distance`, by name.
         confidence
@@ -179,7 +179,11 @@ class Index:
                 f"this model has no head, so one pass gives no distributions to rank by {by!r}; rank by 'cosine', fit "
                 "a head (Sen2Pro.distill), or ask for samples: Sen2Pro(..., samples=15)"
             )
-        kind = one_of("kind", kind or ("flat" if store is None else "hnsw"), KINDS)
+        kind = one_of("kind", kind or ("flat" if store is None or not chosen.graph else "hnsw"), KINDS)
+        if kind == "hnsw" and not chosen.graph:
+            raise Sen2ProError(
+                f"a graph finds hardly any neighbour by {by!r}; pass kind='flat', or rank by another name"
+            )
         dimensions = check_whole("the number of dimensions", chosen.size(model.dim), 1, MOST_DIMENSIONS)
         about = About(encoder.signature, by, chosen.alpha, chosen.metric, dimensions, kind)
         fitted = loaded(confidence)

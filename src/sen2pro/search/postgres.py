@@ -264,9 +264,9 @@ class PostgresStore:
         rows = connection.execute(statement, [np.asarray(vector, np.float32), *values, k], binary=True).fetchall()
         if not rows:
             return Found.nothing()
-        ids, texts, far, model, data, words, metadata, *vectors = zip(*rows, strict=True)
+        ids, texts, far, _, _, _, metadata, *vectors = zip(*rows, strict=True)
         stored = np.stack([_array(each) for each in vectors[0]]) if with_vectors else None
-        return Found(ids, texts, -np.array(far), list(zip(model, data, words, strict=True)), metadata, stored)
+        return Found(ids, texts, [-each for each in far], lambda place: rows[place][3:6], metadata, stored)
 
     def has_key(self, key: str) -> bool:
         """Tell whether a row has this key in its metadata."""

@@ -267,11 +267,10 @@ class QdrantStore:
         if not points:
             return Found.nothing()
         rows = [point.payload for point in points]
-        scores = np.array([point.score for point in points], np.float64)
         return Found(
             [row["id"] for row in rows], [row["text"] for row in rows],
-            scores if self.about.metric == "dot" else -np.abs(scores),
-            [[row["about"][name] for name in ABOUT] for row in rows], [row["metadata"] for row in rows],
+            [float(point.score) if self.about.metric == "dot" else -abs(float(point.score)) for point in points],
+            lambda place: [rows[place]["about"][name] for name in ABOUT], [row["metadata"] for row in rows],
             np.array([point.vector for point in points], np.float32) if with_vectors else None,
         )  # fmt: skip
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from sen2pro.checks import check_text, is_whole, listed
 from sen2pro.errors import Sen2ProError, shown
-from sen2pro.types import Array, Array64
+from sen2pro.types import Array
 
 Value = str | int | float | bool
 Where = dict[str, list[Value]]  # key -> the values that a document may have
@@ -38,21 +38,21 @@ class Rows:
 class Found(NamedTuple):
     """What a store found for one query, the nearest first, in columns of one length.
 
-    A greater score is closer (dot product, or minus a distance). `about` is what a confidence needs (n, 3), and
-    `vectors` (n, d) are there if they were asked for.
+    A greater score is closer (dot product, or minus a distance). `about` gives what a confidence needs of a row, by
+    its place, in the order of `ABOUT`. `vectors` (n, d) are there if they were asked for.
     """
 
     ids: Sequence[str]
     texts: Sequence[str]
-    scores: Sequence[float] | Array64
-    about: Sequence[Sequence[float]] | Array
+    scores: list[float]
+    about: Callable[[int], Sequence[float]]
     metadata: Sequence[Mapping[str, Value]]
     vectors: Array | None = None
 
     @classmethod
     def nothing(cls) -> Found:
         """Return what a store finds where there is nothing."""
-        return cls((), (), (), (), ())
+        return cls((), (), [], lambda place: (0.0, 0.0, 0.0), ())
 
 
 class Document(NamedTuple):
