@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -283,6 +284,49 @@ def test_an_index_of_another_format_is_refused(index, plain, tmp_path):
     path.write_text(json.dumps(content))
     with pytest.raises(Sen2ProError, match=r"format 2, made with sen2pro .* reads format 1; build it again"):
         Index.open(tmp_path / "index", plain)
+
+
+def test_vectors_of_a_wrong_dimension_are_refused(index, plain, texts, tmp_path, server):
+    import psycopg
+
+    from sen2pro.search.faiss_store import FaissStore
+
+    with pytest.raises(Sen2ProError, match=r"holds vectors of 8 numbers \(dot\), but the model gives 32"):
+        Index(plain, FaissStore(replace(index.store.about, dimensions=8)))
+    Index.build(plain, texts[:3], store=server.address, name="narrow").close()
+    with psycopg.connect(server.address, autocommit=True) as other:
+        other.execute("UPDATE sen2pro_indexes SET about = jsonb_set(about, '{dimensions}', '8') WHERE name = 'narrow'")
+    with pytest.raises(Sen2ProError, match="holds vectors of 8 numbers"):
+        Index.open(server.address, plain, name="narrow")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"temperature": 0}, "temperature and unit must be above 0"), ({"hits": 1}, "2 hits at least"),
+        ({"format": 7}, "is of format 7"), ({"trust_remote_code": True}, "not for a file to set"),
+        ({"design": []}, "'design' must name"), ({"hits": "5"}, "hits"),
+    ],
+)  # fmt: skip
+def test_a_kept_confidence_is_looked_at_before_it_is_used(plain, texts, change, message):
+    """Whoever can write to a database can change it: numbers that do not belong together never reach a search."""
+    index = Index.build(plain, texts[:3])
+    index.store.keep_confidence(confidence_of().to_json() | change)
+    with pytest.raises(Sen2ProError, match=f"the confidence of this index.*{message}"):
+        Index(plain, index.store)
+
+
+def test_a_confidence_passed_at_opening_goes_before_the_one_that_was_saved(plain, texts, tmp_path):
+    saved, passed = confidence_of(), confidence_of(0.1)
+    Index.build(plain, texts, confidence=saved).save(tmp_path / "index")
+    assert Index.open(tmp_path / "index", plain).confidence.to_json() == saved.to_json()
+    index = Index.open(tmp_path / "index", plain, confidence=passed)
+    assert index.confidence is passed
+    passed.save(tmp_path / "confidence")
+    index.confidence = tmp_path / "confidence"
+    index.save()
+    shutil.rmtree(tmp_path / "confidence")  # the index has a copy
+    assert Index.open(tmp_path / "index", plain).confidence.to_json() == passed.to_json()
 
 
 # Folders.

@@ -177,7 +177,8 @@ class FaissStore:
     def nearest(self, vectors: Array, k: int, where: Where, *, with_vectors: bool) -> list[Found]:
         """Return the k nearest rows for each vector (n, d)."""
         with self._lock.reading:
-            total, mask = int(self._engine.ntotal), self._alive()
+            total = int(self._engine.ntotal)
+            mask = None if len(self._live) == total else self._alive(total)
             if where:
                 wanted = [row for row in self._live.values() if matches(self._metadata[row], where)]
                 mask = np.zeros(total, bool)
@@ -214,11 +215,8 @@ class FaissStore:
         """Keep the confidence; a folder has it from the next `Index.save` on."""
         self.confidence = content
 
-    def _alive(self) -> NDArray[np.bool_] | None:
-        """Return a mask of the living rows; None if all are."""
-        total = int(self._engine.ntotal)
-        if len(self._live) == total:
-            return None
+    def _alive(self, total: int) -> NDArray[np.bool_]:
+        """Return a mask of the living rows."""
         if self._mask is None or len(self._mask) != total:
             mask = np.zeros(total, bool)
             mask[list(self._live.values())] = True
@@ -245,10 +243,10 @@ class FaissStore:
         kind = faiss.SearchParametersHNSW if graph else faiss.SearchParameters
         return tuple(self._engine.search(queries, k, params=kind(**options)))
 
-    def _as_scores(self, scores: NDArray[Any]) -> NDArray[np.float64]:
-        exact = scores.astype(np.float64)
+    def _as_scores(self, scores: NDArray[Any]) -> NDArray[Any]:
         if self.about.metric == "dot":
-            return exact
+            return scores
+        exact = scores.astype(np.float64)
         return -np.sqrt(np.maximum(exact, 0)) if self.about.metric == "l2" else -exact
 
     def finish(self) -> None:

@@ -13,6 +13,7 @@ from sen2pro.search.rows import Found, Where
 from sen2pro.search.store import Store, patiently
 
 _TIE = 6  # decimals of a similarity; hits that agree on them are in the order of their ids
+_STEP = 1e-6  # numbers that are further apart do not agree on them
 
 
 class Hits(NamedTuple):
@@ -41,12 +42,15 @@ def _similarities(by: Ranking, queries: Encoded, number: int, found: Found) -> l
 
 
 def _ordered(similarities: list[float], found: Found, k: int) -> Hits:
-    keys = [round(similarity, _TIE) for similarity in similarities]
-    if keys == sorted(set(keys), reverse=True):  # nearly always: engines return rows in order
-        return Hits(similarities[:k], range(min(k, len(keys))), found)
-    ids = found.ids
+    if all(map(_clearly_above, similarities, similarities[1:])):  # nearly always: engines return rows in order
+        return Hits(similarities[:k], range(min(k, len(similarities))), found)
+    keys, ids = [round(similarity, _TIE) for similarity in similarities], found.ids
     order = sorted(range(len(keys)), key=lambda row: (-keys[row], ids[row]))[:k]
     return Hits([similarities[row] for row in order], order, found)
+
+
+def _clearly_above(first: float, second: float) -> bool:
+    return first - second > _STEP
 
 
 def results(
@@ -56,7 +60,9 @@ def results(
     """Return the first k hits of each query, each with its probability where something is calibrated."""
     likely: list[list[float | None]] = [[None] * len(hits.order) for hits in lists]
     if calibration is not None:
-        scores = [sorted(hits.similarities, reverse=True) for hits in lists]  # those that tie are in the order of ids
+        scores = [hits.similarities for hits in lists]
+        if any(isinstance(hits.order, list) for hits in lists):  # those that tie are in the order of their ids
+            scores = [sorted(each, reverse=True) for each in scores]
 
         def first(number: int) -> Sequence[float]:
             return lists[number].found.about(lists[number].order[0])
