@@ -14,17 +14,16 @@ from typing import Any
 import numpy as np
 import search_data
 from common import ROOT, save
-from search_engines import ENGINES, K, asked, distances, engines, fill, memory, recall_of, similarity
+from search_engines import ENGINES, K, distances, engines, memory, similarity
 
 from sen2pro import Sen2Pro, Sen2ProWarning
 from sen2pro.confidence import MatchConfidence, promise
 from sen2pro.confidence.search import SearchConfidence
 from sen2pro.metrics.abstention import share_answered
-from sen2pro.search import Index
 from sen2pro.search.calibration import shipped
 from sen2pro.search.ranking import NAMES
 
-PARTS = ("ranking", "candidates", "engines", "distances", "memory", "answers", "duplicates")
+PARTS = ("ranking", "engines", "distances", "memory", "answers", "duplicates")
 PICTURE = ROOT / "docs" / "search.png"
 
 
@@ -74,23 +73,6 @@ def ndcg(scores: np.ndarray, right: np.ndarray) -> np.ndarray:
     gains = 1 / np.log2(np.arange(2, K + 2))
     best = np.cumsum(gains)[np.minimum(right.sum(axis=1), K) - 1]
     return np.asarray(np.take_along_axis(right, order, axis=1) @ gains / best)
-
-
-def candidates(model: Sen2Pro) -> dict[str, Any]:
-    """Compare what an index finds with brute force, for all rankings, on the real sentences of EvalRank."""
-    docs, _ = search_data.evalrank(model)
-    rows = np.random.default_rng(1).permutation(len(docs))
-    queries, docs = search_data.take(docs, rows[:100]), search_data.take(docs, rows[100:])
-    results = {}
-    for kind, names in (("flat", NAMES), ("hnsw", ("cosine",))):
-        for by in names:
-            index = Index.build(model, [], ranking=by, kind=kind)
-            fill(index, docs, [""] * len(docs))
-            found = asked(index, queries, K)
-            exact = np.argsort(-similarity(by, queries, docs), axis=1, kind="stable")[:, :K]
-            recall = results[f"{kind} {by}"] = recall_of(found, exact)
-            print(f"{kind} {by}: recall@{K} {recall:.4f}", flush=True)
-    return results
 
 
 def answers(model: Sen2Pro) -> dict[str, Any]:
@@ -229,7 +211,7 @@ def main() -> None:
     if options.model:
         model, ending = Sen2Pro(options.model, samples=4), f"_{options.model.rstrip('/').split('/')[-1]}"
     ways: dict[str, Callable[[], Any]] = {
-        "ranking": lambda: rank(model), "candidates": lambda: candidates(model),
+        "ranking": lambda: rank(model),
         "engines": lambda: engines(model, options.rows, options.engines),
         "distances": lambda: distances(model, options.rows), "memory": lambda: memory(model),
         "answers": lambda: answers(model), "duplicates": lambda: duplicates(model),

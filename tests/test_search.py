@@ -461,6 +461,26 @@ def test_what_was_encoded_is_indexed_without_encoding_again(tiny, texts, tmp_pat
         Index.from_file(tiny, tmp_path / "g.safetensors")
 
 
+def test_what_was_read_of_a_file_of_gaussians_is_let_go(tmp_path):
+    """Memory holds some rows, however many there are: pyarrow by itself keeps all groups of rows it has read."""
+    import pyarrow as pa
+
+    from sen2pro.files.gaussians import GaussianWriter, stream
+
+    rng, group = np.random.default_rng(0), 2000
+
+    def held(groups):
+        path = tmp_path / f"{groups}.parquet"
+        with GaussianWriter(path) as file:
+            for _ in range(groups):
+                mean = rng.normal(size=(group, 64)).astype(np.float32)
+                file.write(Gaussian(mean, mean**2), texts=[f"text {n}" for n in range(group)])
+        before = pa.total_allocated_bytes()
+        return max(pa.total_allocated_bytes() - before for _ in stream(path, 500))
+
+    assert held(20) < 1.5 * held(4)
+
+
 def test_a_damaged_file_of_gaussians_reaches_no_store(tiny, texts, tmp_path):
     tiny.encode(texts).save(tmp_path / "g.parquet", texts=texts)
     import pyarrow.parquet as pq

@@ -169,7 +169,7 @@ def _batches(path: Path, count: int) -> Iterator[dict[str, list[str]]]:
             raise Sen2ProError(f"{path} must have the columns id, text and metadata, all of texts")
         if file.metadata.num_rows != count:
             raise Sen2ProError(f"{path} has {file.metadata.num_rows} rows, but the index {count}")
-        for batch in file.iter_batches(batch_size=_BATCH):
+        for batch in parquet.batches(file, _BATCH):
             columns = {name: batch.column(name).to_pylist() for name in schema.names}
             if any(value is None for values in columns.values() for value in values):
                 raise Sen2ProError(f"{path}: a row has no id, text or metadata")
