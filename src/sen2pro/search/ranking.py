@@ -19,7 +19,7 @@ PLAIN = "cosine"
 NAMES = (PLAIN, "mean-cosine", *METRICS)
 ENGINE_METRICS = ("dot", "l1", "l2")
 _CANDIDATES = 10  # for each hit that is asked for, where candidates are ranked again
-_FEWEST_CANDIDATES = 200
+_FEWEST_CANDIDATES, _FEWEST_OF_A_DIVERGENCE = 200, 1000
 _LEAST_LEVEL = 1e-6  # of standard deviations, so that a text without variance can be divided by it
 _RESULTANT_EXPONENT = 0.75  # of the corrected cosine: see `sen2pro.distances`
 
@@ -42,10 +42,11 @@ class Ranking:
     similarity: Callable[[float], float] | None = None
     again: Callable[[Array], Gaussian] | None = None
     graph: bool = True  # whether a graph finds its neighbours
+    fewest: int = _FEWEST_CANDIDATES
 
     def candidates(self, k: int) -> int:
         """Return how many hits to ask an engine for."""
-        return k if self.again is None else max(_CANDIDATES * k, _FEWEST_CANDIDATES)
+        return k if self.again is None else max(_CANDIDATES * k, self.fewest)
 
     def exact(self, query: Gaussian, vectors: Array) -> Array64:
         """Return the similarity of one query to candidates, given their stored vectors (n, d)."""
@@ -86,7 +87,8 @@ def _ranking(name: str, alpha: float | str) -> Ranking:
     if name == "wasserstein":
         return both("l2", _twice, _with_std)
     if name in ("symmetric-kl", "bhattacharyya"):
-        return Ranking(name, alpha, "dot", lambda k: 2 * k + 2, _scaled, _unscaled, again=_of_scaled, graph=False)
+        more: dict[str, Any] = {"again": _of_scaled, "graph": False, "fewest": _FEWEST_OF_A_DIVERGENCE}
+        return Ranking(name, alpha, "dot", lambda k: 2 * k + 2, _scaled, _unscaled, **more)
     if name == "expected-l2":
         document, query = (_with_total(column) for column in (0, 1))
         return Ranking(name, alpha, "l2", lambda k: k + 2, document, query, lambda score: -(score**2))
