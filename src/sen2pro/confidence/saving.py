@@ -80,7 +80,7 @@ def save_pairs(confidence: MatchConfidence, folder: Path) -> None:
             for name, far in zip(("planning", "testing"), confidence.uncovered_, strict=True)
         },
     }
-    _write(confidence, folder / FILE, content)
+    _write_folder(folder / FILE, _common(confidence) | content)
 
 
 def load_pairs(kind: type[MatchConfidence], folder: Path) -> MatchConfidence:
@@ -108,6 +108,11 @@ def load_pairs(kind: type[MatchConfidence], folder: Path) -> MatchConfidence:
 
 def save_search(confidence: SearchConfidence, folder: Path) -> None:
     """Write a confidence of search to a folder that must be new or empty."""
+    _write_folder(folder / SEARCH_FILE, search_content(confidence))
+
+
+def search_content(confidence: SearchConfidence) -> dict[str, Any]:
+    """Return a confidence of search as JSON has it."""
     fitted, later = confidence.fitted_, confidence.later_
     content = {
         "hits": confidence.hits_,
@@ -119,12 +124,19 @@ def save_search(confidence: SearchConfidence, folder: Path) -> None:
         "depths": confidence.depths_.tolist(),
         "report": asdict(confidence.report()),
     }
-    _write(confidence, folder / SEARCH_FILE, content)
+    return _common(confidence) | content
 
 
 def load_search(kind: type[SearchConfidence], folder: Path) -> SearchConfidence:
     """Read a confidence of search; one that was changed, or is of another format, is refused."""
-    path, found = folder / SEARCH_FILE, _read(folder / SEARCH_FILE, _SEARCH, "search confidence")
+    path = folder / SEARCH_FILE
+    return search_of(kind, _read(path, _SEARCH, "search confidence"), str(path))
+
+
+def search_of(kind: type[SearchConfidence], found: dict[str, Any], path: str) -> SearchConfidence:
+    """Return the confidence of what `search_content` gave; what is wrong with it is an error that names its place."""
+    _SEARCH(found, path)
+    _check_format(found, path)
     later = found["later"]
     units = [found["temperature"], *([later["unit"]] if later else [])]
     if not 2 <= found["hits"] <= _MOST_HITS or not all(1 / _LARGEST < unit < _LARGEST for unit in units):
@@ -136,9 +148,9 @@ def load_search(kind: type[SearchConfidence], folder: Path) -> SearchConfidence:
     if later and len(later["logistic"]["centre"]) != 3:
         raise Sen2ProError(f"{path}: 'later' must have 3 features")
     confidence = kind(**found["settings"])
-    logistic = _logistic(found["logistic"], str(path))
+    logistic = _logistic(found["logistic"], path)
     confidence.fitted_ = SearchFitted(tuple(found["design"]), found["penalty"], found["temperature"], logistic)
-    confidence.later_ = later and Later(_logistic(later["logistic"], str(path)), later["unit"])
+    confidence.later_ = later and Later(_logistic(later["logistic"], path), later["unit"])
     confidence.hits_, confidence.depths_ = found["hits"], np.array(found["depths"], np.float64)
     for name in ("planning", "testing"):
         setattr(confidence, f"{name}_", _arrays(found[name], f"{path}: {name!r}"))
@@ -146,22 +158,29 @@ def load_search(kind: type[SearchConfidence], folder: Path) -> SearchConfidence:
     return confidence
 
 
-def _write(confidence: Confidence, path: Path, content: dict[str, Any]) -> None:
-    common = {
+def _common(confidence: Confidence) -> dict[str, Any]:
+    return {
         "format": FORMAT, "version": __version__, "settings": confidence.get_params(),
         "planning": _examples(confidence.planning_), "testing": _examples(confidence.testing_),
     }  # fmt: skip
+
+
+def _write_folder(path: Path, content: dict[str, Any]) -> None:
     with new_folder(path.parent) as temporary:
-        documents.write(temporary / path.name, common | content)
+        documents.write(temporary / path.name, content)
 
 
 def _read(path: Path, check: Check, what: str) -> dict[str, Any]:
     if not path.is_file():
         raise Sen2ProError(f"there is no {what} in {path.parent}: {path.name} is missing")
     found = documents.read(path, check)
-    if found["format"] != FORMAT:
-        raise Sen2ProError(f"{path} is of format {found['format']}, but this version reads format {FORMAT}; fit again")
+    _check_format(found, str(path))
     return found
+
+
+def _check_format(found: dict[str, Any], place: str) -> None:
+    if found["format"] != FORMAT:
+        raise Sen2ProError(f"{place} is of format {found['format']}, but this version reads format {FORMAT}; fit again")
 
 
 def _examples(examples: Examples) -> dict[str, Any]:

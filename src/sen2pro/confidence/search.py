@@ -171,6 +171,16 @@ class SearchConfidence(Confidence):
         """Read what `save` wrote."""
         return saving.load_search(cls, check_path(folder))
 
+    def to_json(self) -> dict[str, Any]:
+        """Return all of it, with the report, as JSON has it; an index keeps it so."""
+        check_is_fitted(self)
+        return saving.search_content(self)
+
+    @classmethod
+    def from_json(cls, content: dict[str, Any], place: str = "the confidence") -> SearchConfidence:
+        """Return the confidence of what `to_json` gave; an error names the place it is from."""
+        return saving.search_of(cls, content, place)
+
     def _checked(self, scores: ArrayLike, extras: Extras) -> Hits:
         check_is_fitted(self)
         hits = check_hits(scores, **extras)

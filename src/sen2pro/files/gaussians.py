@@ -327,7 +327,7 @@ def _batches(
     """Yield the columns of a file, some rows at a time, and feed them to a digest."""
     done = 0
     with parquet.opened(path, read_dictionary=found.strings) as file:  # texts that repeat are kept once
-        for batch in file.iter_batches(batch_size=size, columns=[*found.sizes, *found.strings, *found.totals]):
+        for batch in parquet.batches(file, size, [*found.sizes, *found.strings, *found.totals]):
             _check_rows(path, batch, done)
             if done + len(batch) > found.rows:
                 raise Sen2ProError(

@@ -154,7 +154,7 @@ class Source:
                     raise self._wrong("", f"the column {name!r} holds {kind}, not a single value a row")
         first = 1
         with parquet.opened(self.path, read_dictionary=columns) as file:
-            for batch in file.iter_batches(batch_size=4096, columns=columns):
+            for batch in parquet.batches(file, 4096, columns):
                 for name in columns:
                     self._check_texts(first, batch, name)
                 yield first, batch

@@ -10,7 +10,7 @@ from sen2pro.checks import share
 from sen2pro.confidence.search import SearchConfidence
 from sen2pro.errors import Sen2ProError, shown
 from sen2pro.integrations.plain import load
-from sen2pro.search.calibration import LIKELY
+from sen2pro.search.calibration import LIKELY, loaded
 from sen2pro.search.index import Index
 
 _NEVER = 2.0  # a threshold that no probability reaches
@@ -22,6 +22,14 @@ class Judged(NamedTuple):
     order: list[int]
     probabilities: list[float | None]
     sure: bool
+
+    def kept(self, top_k: int | None = None) -> list[tuple[int, float | None]]:
+        """Return place and probability of the hits to keep, the likeliest first: none if unsure.
+
+        >>> Judged([1, 0], [0.9, 0.2], True).kept(top_k=1), Judged([1, 0], [0.4, 0.2], False).kept()
+        ([(1, 0.9)], [])
+        """
+        return list(zip(self.order, self.probabilities, strict=True))[:top_k] if self.sure else []
 
 
 class Judge:
@@ -57,7 +65,7 @@ class Judge:
         if precision is not None and share(precision) in (None, 0.0):
             raise Sen2ProError(f"precision must be between 0 and 1, not {shown(precision)}")
         self._precision = precision
-        self._confidence = SearchConfidence.load(confidence) if isinstance(confidence, (str, Path)) else confidence
+        self._confidence = loaded(confidence)
         if self._confidence is None:
             self._model = load(model)
             if not Index.build(self._model).calibrated:
@@ -66,8 +74,6 @@ class Judge:
                     "confidence=SearchConfidence().fit(scores, right)"
                 )
             return
-        if not isinstance(self._confidence, SearchConfidence):
-            raise Sen2ProError(f"confidence is a fitted SearchConfidence or the folder of one, not {shown(confidence)}")
         unknown = [name for name in self._confidence.needs if name != "lengths"]
         if unknown:
             raise Sen2ProError(

@@ -88,17 +88,8 @@ class Sen2ProAbstainer:
     It looks at 10 documents by default, so let the retriever find as many (`top_k=10`) and say with `top_k` here how
     many to keep.
 
-    Parameters
-    ----------
-    model
-        Without a confidence: what compares the query with the documents again. Hub id, folder or `Sen2Pro`.
-    confidence
-        A `SearchConfidence` fitted on scores of this retriever, or the folder of one; documents are then not compared
-        again.
-    precision
-        The precision to keep; by default the first document must be more likely right than not.
-    top_k
-        How many documents to keep; by default all.
+    `top_k` says how many documents to keep, by default all; the other parameters are those of
+    `sen2pro.integrations.abstaining.Judge`.
 
     Examples
     --------
@@ -136,5 +127,5 @@ class Sen2ProAbstainer:
         """Return the documents, the likeliest first, or none, as `documents`."""
         texts = [document.content or "" for document in documents]
         judged = self._ready()(query, texts, [document.score for document in documents])
-        places = list(zip(judged.order, judged.probabilities, strict=True))[: self.top_k] if judged.sure else []
-        return {"documents": [replace(documents[place], score=likely) for place, likely in places]}
+        kept = judged.kept(self.top_k)
+        return {"documents": [replace(documents[place], score=likely) for place, likely in kept]}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,6 @@ from sen2pro.settings import DEFAULT_MODEL
 try:
     from langchain_core.documents import Document
     from langchain_core.embeddings import Embeddings
-    from langchain_core.runnables.config import run_in_executor
     from langchain_core.vectorstores import VectorStore
 except ImportError:
     raise missing("langchain-core", "langchain") from None
@@ -52,7 +51,8 @@ class Sen2ProVectorStore(VectorStore):  # type: ignore[misc]
     Relevance scores are the probabilities of the hits. So `as_retriever(search_type="similarity_score_threshold",
     search_kwargs={"score_threshold": 0.5})` returns nothing where no document is more likely right than not. A
     probability that is not known counts as 0: of hits beyond those the calibration looks at (the first 10 with the
-    shipped numbers).
+    shipped numbers). A similarity alone does not know the other hits, on which its probability depends; therefore the
+    similarities of this store carry it, and `_select_relevance_score_fn` reads it from them.
 
     `similarity_search_with_score` returns what documents are ranked by. `filter` is a dictionary like
     `{"lang": "en", "year": [1999, 2000]}`. A document whose id is there is replaced. Search takes a text: there is
@@ -125,26 +125,48 @@ class Sen2ProVectorStore(VectorStore):  # type: ignore[misc]
         self, query: str, k: int = 4, filter: Mapping[str, Any] | None = None, **options: Any
     ) -> list[tuple[Document, float]]:
         """Return the k nearest documents, each with its similarity: greater is closer."""
-        return [(document, hit.similarity) for document, hit in self._hits(query, k, filter)]
+        return [(document, Similarity.of(hit)) for document, hit in self._hits(query, k, filter)]
 
-    def _similarity_search_with_relevance_scores(
-        self, query: str, k: int = 4, filter: Mapping[str, Any] | None = None, **options: Any
-    ) -> list[tuple[Document, float]]:
-        """Return the k nearest documents, each with its probability. It depends on the other hits, too."""
+    def _select_relevance_score_fn(self) -> Callable[[float], float]:
+        """Return what turns a similarity that this store returned into the probability that the hit is right.
+
+        LangChain calls it for relevance scores and thresholds. A probability depends on all hits of a query, so it
+        comes with the similarity (see `Similarity`). Any other number is refused.
+        """
         if not self.index.calibrated:
             raise Sen2ProError(
                 "nothing is calibrated for this model, so there are no relevance scores. Label queries, and set "
                 "store.index.confidence = SearchConfidence().fit(scores, right)"
             )
-        return [(document, hit.probability or 0.0) for document, hit in self._hits(query, k, filter)]
+        return _relevance
 
-    async def _asimilarity_search_with_relevance_scores(
-        self, query: str, k: int = 4, **options: Any
-    ) -> list[tuple[Document, float]]:
-        """Do the same in a thread; LangChain's own would ask for a function of the similarity alone."""
-        search = self._similarity_search_with_relevance_scores
-        found: list[tuple[Document, float]] = await run_in_executor(None, search, query, k, **options)
+
+class Similarity(float):
+    """A similarity that knows how likely its hit is right; `probability` is None where nothing is calibrated.
+
+    >>> near = Similarity.of(Hit("7", "Paris is the capital of France.", 0.83, 0.97))
+    >>> near, near.probability
+    (0.83, 0.97)
+    """
+
+    probability: float | None
+
+    @classmethod
+    def of(cls, hit: Hit) -> Similarity:
+        """Return the similarity of a hit."""
+        found = cls(hit.similarity)
+        found.probability = hit.probability
         return found
+
+
+def _relevance(score: float) -> float:
+    """Return the probability that comes with a similarity; one that is not known counts as 0."""
+    if not isinstance(score, Similarity):
+        raise Sen2ProError(
+            f"{shown(score)} alone has no probability, since that depends on the other hits; pass a score that "
+            "similarity_search_with_score returned"
+        )
+    return score.probability or 0.0
 
 
 def _named(ids: Sequence[str | None] | None, rows: int) -> list[str]:

@@ -73,17 +73,8 @@ class Sen2ProAbstainer(BaseNodePostprocessor):  # type: ignore[misc]
     many to keep. Later nodes have a probability of their own, if it is known: LlamaIndex's `SimilarityPostprocessor`
     can drop those that are unlikely.
 
-    Parameters
-    ----------
-    model
-        Without a confidence: what compares the query with the nodes again. Hub id, folder or `Sen2Pro`.
-    confidence
-        A `SearchConfidence` fitted on scores of this retriever, or the folder of one; nodes are then not compared
-        again.
-    precision
-        The precision to keep; by default the first node must be more likely right than not.
-    top_k
-        How many nodes to keep; by default all.
+    `top_k` says how many nodes to keep, by default all; the other parameters are those of
+    `sen2pro.integrations.abstaining.Judge`.
 
     Examples
     --------
@@ -121,7 +112,4 @@ class Sen2ProAbstainer(BaseNodePostprocessor):  # type: ignore[misc]
             raise Sen2ProError("whether nodes are likely right depends on the query; pass query_str=...")
         texts = [node.node.get_content(MetadataMode.EMBED) for node in nodes]
         judged = self._judge(query_bundle.query_str, texts, [node.score for node in nodes])
-        if not judged.sure:
-            return []
-        places = list(zip(judged.order, judged.probabilities, strict=True))[: self.top_k]
-        return [NodeWithScore(node=nodes[place].node, score=likely) for place, likely in places]
+        return [NodeWithScore(node=nodes[place].node, score=likely) for place, likely in judged.kept(self.top_k)]

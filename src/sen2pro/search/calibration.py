@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from math import exp
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -19,8 +20,10 @@ from sen2pro.files import documents
 from sen2pro.files.documents import NUMBER, TEXT, mapping, record
 from sen2pro.search.encoding import Encoded
 from sen2pro.signature import Signature
-from sen2pro.types import Array, Array64
+from sen2pro.types import Array
 
+Scores = Sequence[float]  # similarities of the hits of one query, in descending order
+First = Callable[[int], Sequence[float]]  # number of a query -> what is kept of its first hit, in the order of ABOUT
 FILE = Path(__file__).with_name("default.json")
 DEPTH = 10  # hits that the shipped numbers look at
 LIKELY = 0.5  # of an answer, where no precision is asked for
@@ -35,11 +38,10 @@ class Calibration(Protocol):
     def depth(self) -> int:
         """Hits that it looks at."""
 
-    def probabilities(self, scores: Array64, queries: Encoded, first: Array) -> Array64:
-        """Return P(right) of each hit (n, k); NaN is unknown.
+    def probabilities(self, lists: Sequence[Scores], queries: Encoded, first: First) -> list[list[float | None]]:
+        """Return P(right) of each hit of each query; None is unknown.
 
-        `scores` (n, k), k at least the depth, are in descending order, and NaN where there is no hit. `first` (n, 3) is
-        what is kept of the first hit.
+        The scores of a query are in descending order. `first(number)` is what is kept of the first hit of a query.
         """
 
     def threshold(self, precision: float | None, certainty: float) -> float:
@@ -66,22 +68,26 @@ class Labelled:
         """Hits that it looks at."""
         return int(self._confidence.hits_)
 
-    def probabilities(self, scores: Array64, queries: Encoded, first: Array) -> Array64:
-        """Return P(right) of each hit (n, k); beyond the depth it is unknown."""
-        known = np.flatnonzero(~np.isnan(scores[:, 0]))
-        result = np.full(scores.shape, np.nan)
-        if not len(known):
-            return result
-        filled = scores[known, : self.depth]
-        for column in range(1, filled.shape[1]):  # an index with few rows: the missing ones count as the last
-            filled[:, column] = np.where(np.isnan(filled[:, column]), filled[:, column - 1], filled[:, column])
+    def probabilities(self, lists: Sequence[Scores], queries: Encoded, first: First) -> list[list[float | None]]:
+        """Return P(right) of each hit of each query; beyond the depth it is unknown."""
+        found: list[list[float | None]] = [[None] * len(scores) for scores in lists]
+        known = [number for number, scores in enumerate(lists) if scores]
+        if not known:
+            return found
+        filled = np.empty((len(known), self.depth))
+        for row, number in zip(filled, known, strict=True):
+            scores = lists[number][: self.depth]
+            row[: len(scores)], row[len(scores) :] = scores, scores[-1]  # of few rows: the missing count as the last
         extras: dict[str, Any] = {}
         if "lengths" in self._confidence.needs:
             extras["lengths"] = np.maximum(queries.about[known, 2], 1)
         if "variances" in self._confidence.needs:
-            extras["variances"] = self._variances(queries.about[known], first[known])
-        result[known, : self.depth] = self._confidence.probability_each(filled, **extras)
-        return result
+            kept = np.array([first(number) for number in known], np.float32)
+            extras["variances"] = self._variances(queries.about[known], kept)
+        for number, row in zip(known, self._confidence.probability_each(filled, **extras).tolist(), strict=True):
+            count = min(len(lists[number]), self.depth)
+            found[number][:count] = [None if likely != likely else likely for likely in row[:count]]
+        return found
 
     def _variances(self, queries: Array, first: Array) -> Array:
         both = np.concatenate([queries[:, :2], first[:, :2]], axis=1)
@@ -118,12 +124,15 @@ class Shipped:
         """Hits that it looks at."""
         return DEPTH
 
-    def probabilities(self, scores: Array64, queries: Encoded | None = None, first: Array | None = None) -> Array64:
-        """Return P(right) of each hit (n, k); beyond the depth it is unknown."""
-        result = np.full(scores.shape, np.nan)
-        logits = self.constant + self.slope * lead(scores[:, :DEPTH], self.floor)
-        result[:, :DEPTH] = np.where(np.isnan(scores[:, :DEPTH]), np.nan, (1 + np.tanh(logits / 2)) / 2)
-        return result
+    def probabilities(
+        self, lists: Sequence[Scores], queries: Encoded | None = None, first: First | None = None
+    ) -> list[list[float | None]]:  # fmt: skip
+        """Return P(right) of each hit of each query; beyond the depth it is unknown."""
+        return [[*self._likely(scores[:DEPTH]), *[None] * (len(scores) - DEPTH)] for scores in lists]
+
+    def _likely(self, scores: Scores) -> list[float]:
+        """Return P(right) of each hit; plain Python, since ten numbers are fewer than NumPy is made for."""
+        return [1 / (1 + exp(-self.constant - self.slope * above)) for above in lead(scores, self.floor)]
 
     def threshold(self, precision: float | None, certainty: float) -> float:
         """Return the precision itself, with a warning that it is no promise."""
@@ -140,15 +149,22 @@ class Shipped:
         return float(precision)
 
 
-def lead(scores: Array64, floor: float) -> Array64:
-    """Return by how much each score is above the mean of all others of its list (n, k); NaN counts as `floor` at most.
+def lead(scores: Scores, floor: float) -> list[float]:
+    """Return by how much each score is above the mean of the others of its list; those missing count as `floor`.
 
-    >>> lead(np.array([[0.9, 0.3, 0.3]]), floor=0.3).round(2).tolist()
-    [[0.6, -0.3, -0.3]]
+    A list has ten scores, in descending order. A missing one is never above the last that is there.
+
+    >>> [round(above, 2) for above in lead([0.9, *[0.3] * 9], floor=0.3)]
+    [0.6, -0.07, -0.07, -0.07, -0.07, -0.07, -0.07, -0.07, -0.07, -0.07]
+    >>> [round(above, 2) for above in lead([0.9], floor=0.3)]
+    [0.6]
     """
-    low = np.fmin(np.nanmin(np.where(np.isnan(scores), np.inf, scores), axis=1, keepdims=True), floor)
-    s = np.where(np.isnan(scores), low, scores)
-    return np.asarray(s - (s.sum(axis=1, keepdims=True) - s) / (s.shape[1] - 1))
+    if not scores:
+        return []
+    total = sum(scores)
+    if len(scores) < DEPTH:
+        total += (DEPTH - len(scores)) * min(floor, scores[-1])
+    return [(DEPTH * score - total) / (DEPTH - 1) for score in scores]
 
 
 @cache
@@ -164,22 +180,15 @@ def shipped(signature: Signature, ranking: str) -> Shipped | None:
     return curve and Shipped(**curve)
 
 
-def calibration(
-    confidence: SearchConfidence | str | Path | None, signature: Signature, ranking: str
-) -> Calibration | None:
-    """Return what a user passed as confidence, or what ships; None if there is neither."""
-    if confidence is None:
-        return shipped(signature, ranking)
+def loaded(confidence: Any) -> SearchConfidence | None:
+    """Return what a user passed as confidence: a fitted one, or the folder of one."""
     if isinstance(confidence, (str, Path)):
-        confidence = SearchConfidence.load(confidence)
-    if not isinstance(confidence, SearchConfidence):
+        return SearchConfidence.load(confidence)
+    if confidence is not None and not isinstance(confidence, SearchConfidence):
         raise Sen2ProError(f"confidence is a fitted SearchConfidence or the folder of one, not {shown(confidence)}")
-    return Labelled(confidence)
+    return confidence
 
 
-def padded(scores: Sequence[Sequence[float]], depth: int) -> Array64:
-    """Return lists of scores as an array (n, depth), with NaN where there is no hit."""
-    result = np.full((len(scores), depth), np.nan)
-    for row, each in enumerate(scores):
-        result[row, : len(each)] = each[:depth]
-    return result
+def calibration(confidence: SearchConfidence | None, signature: Signature, ranking: str) -> Calibration | None:
+    """Return what turns similarities into probabilities: a confidence, or what ships; None if there is neither."""
+    return shipped(signature, ranking) if confidence is None else Labelled(confidence)

@@ -28,9 +28,11 @@ from sen2pro.search.store import About
 FILE = "sen2pro_index.json"
 _PIECE = 1 << 20  # bytes that are read at once
 _BATCH = 8192  # rows of a table that are decoded at once
+_GROUP = 1 << 16  # rows of a table that are written at once
 _FILES = {"texts": ".parquet", "vectors": ".safetensors", "graph": ".safetensors"}
 _FILE = record({"name": TEXT, "digest": TEXT})
-_DOCUMENT = record({"about": mapping(lambda value, place: None), "rows": COUNT, "files": mapping(_FILE)})
+_ANY = mapping(lambda value, place: None)  # looked at by who reads it
+_DOCUMENT = record({"about": _ANY, "rows": COUNT, "files": mapping(_FILE)}, {"confidence": _ANY})
 _VECTORS = {"vectors": Expected("F32", "rows d"), "about": Expected("F32", f"rows {len(ABOUT)}")}
 _GRAPH = {"levels": Expected("I32", "rows"), "neighbours": Expected("I32", 1), "entry": Expected("I64", "1")}
 
@@ -48,7 +50,20 @@ def save(store: FaissStore, folder: str | Path, *, overwrite: bool = False) -> N
     if exists(path) and not overwrite:
         raise Sen2ProError(f"there is an index in {path}; pass overwrite=True to replace it")
     path.mkdir(parents=True, exist_ok=True)
-    rows, graph = store.rows(), store.graph()
+    with store.held() as (rows, graph):
+        files = _write_files(path, rows, graph)
+        content = {"about": store.about.to_json(), "rows": len(rows), "files": files}
+    if store.confidence is not None:
+        content["confidence"] = store.confidence
+    documents.write(path / FILE, content)
+    kept = {FILE, *(file["name"] for file in files.values())}
+    for place in path.iterdir():  # what the index before was made of, and what a killed run left
+        if place.name not in kept and place.suffix in _FILES.values() and place.name.startswith(tuple(_FILES)):
+            place.unlink(missing_ok=True)
+
+
+def _write_files(path: Path, rows: Rows, graph: Any) -> dict[str, dict[str, str]]:
+    """Write the parts of an index under names that no other index has; return their names and digests."""
     writers: dict[str, Callable[[Path], None]] = {
         "texts": lambda place: _write_texts(place, rows),
         "vectors": lambda place: tensors.write(place, {"vectors": rows.vectors, "about": rows.about}),
@@ -63,11 +78,7 @@ def save(store: FaissStore, folder: str | Path, *, overwrite: bool = False) -> N
         final = f"{name}-{digest[:16]}{_FILES[name]}"
         temporary.replace(path / final)
         files[name] = {"name": final, "digest": digest}
-    documents.write(path / FILE, {"about": store.about.to_json(), "rows": len(rows), "files": files})
-    kept = {FILE, *(file["name"] for file in files.values())}
-    for place in path.iterdir():  # what the index before was made of, and what a killed run left
-        if place.name not in kept and place.suffix in _FILES.values() and place.name.startswith(tuple(_FILES)):
-            place.unlink(missing_ok=True)
+    return files
 
 
 def load(folder: str | Path) -> FaissStore:
@@ -90,8 +101,9 @@ def load(folder: str | Path) -> FaissStore:
     store = FaissStore(about)
     graph = None
     if about.kind == "hnsw" and "graph" in found["files"]:
-        graph = _read_graph(_checked(path, "graph", found["files"]), count, store.graph())
+        graph = _read_graph(_checked(path, "graph", found["files"]), count, store.sizes())
     store.fill(rows, graph)
+    store.confidence = found.get("confidence")
     return store
 
 
@@ -123,10 +135,15 @@ def _write_texts(path: Path, rows: Rows) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    columns = {"id": rows.ids, "text": rows.texts, "metadata": [json.dumps(each) for each in rows.metadata]}
-    table = pa.table({name: pa.array(values, pa.string()) for name, values in columns.items()})
-    with replacing(path) as temporary:
-        pq.write_table(table, temporary, compression="zstd", write_page_checksum=True)
+    schema = pa.schema([(name, pa.string()) for name in ("id", "text", "metadata")])
+    with (
+        replacing(path) as temporary,
+        pq.ParquetWriter(temporary, schema, compression="zstd", write_page_checksum=True) as file,
+    ):
+        for start in range(0, len(rows), _GROUP):
+            part = slice(start, start + _GROUP)
+            columns = [rows.ids[part], rows.texts[part], [json.dumps(each) for each in rows.metadata[part]]]
+            file.write_table(pa.table([pa.array(values, pa.string()) for values in columns], schema))
 
 
 def _read_texts(path: Path, count: int) -> tuple[list[str], list[str], list[dict[str, Value]]]:
@@ -152,7 +169,7 @@ def _batches(path: Path, count: int) -> Iterator[dict[str, list[str]]]:
             raise Sen2ProError(f"{path} must have the columns id, text and metadata, all of texts")
         if file.metadata.num_rows != count:
             raise Sen2ProError(f"{path} has {file.metadata.num_rows} rows, but the index {count}")
-        for batch in file.iter_batches(batch_size=_BATCH):
+        for batch in parquet.batches(file, _BATCH):
             columns = {name: batch.column(name).to_pylist() for name in schema.names}
             if any(value is None for values in columns.values() for value in values):
                 raise Sen2ProError(f"{path}: a row has no id, text or metadata")
@@ -168,7 +185,7 @@ def _graph_numbers(graph: Any) -> dict[str, NDArray[Any]]:
     }
 
 
-def _read_graph(path: Path, rows: int, fresh: Any) -> Callable[[Any], None] | None:
+def _read_graph(path: Path, rows: int, starts: NDArray[np.int64]) -> Callable[[Any], None] | None:
     """Return what puts a graph into an engine, or None for an empty one; no number may lead out of its arrays.
 
     A row of `levels` l has neighbours on the levels 0 to l - 1, and each of them must be on that level too.
@@ -176,7 +193,6 @@ def _read_graph(path: Path, rows: int, fresh: Any) -> Callable[[Any], None] | No
     faiss = library()
     found = tensors.read(path, _GRAPH)
     levels, neighbours, entry = found["levels"], found["neighbours"], int(found["entry"][0])
-    starts = faiss.vector_to_array(fresh.cum_nneighbor_per_level).astype(np.int64)
     sound = len(levels) == rows > 0 and levels.min() >= 1 and levels.max() < len(starts)
     sound = sound and 0 <= entry < rows and levels[entry] == levels.max()
     if sound:

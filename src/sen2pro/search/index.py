@@ -3,32 +3,34 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from itertools import chain, count, islice
+from functools import partial
+from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
-
-import numpy as np
+from typing import Any, overload
 
 from sen2pro.checks import check_sentences, check_whole
-from sen2pro.errors import Sen2ProError, one_of, shown
+from sen2pro.confidence.search import SearchConfidence
+from sen2pro.errors import Sen2ProError, Sen2ProWarning, one_of, some
 from sen2pro.model import Sen2Pro
 from sen2pro.progress import Show, progress
 from sen2pro.search import folder as folders
-from sen2pro.search.calibration import Calibration, calibration, padded
+from sen2pro.search.batches import CHUNK, check_nul, chunks, last_of_each, told
+from sen2pro.search.calibration import Calibration, calibration, loaded
 from sen2pro.search.encoding import Encoded, TextEncoder
 from sen2pro.search.faiss_store import FaissStore
+from sen2pro.search.finding import nearest, results
 from sen2pro.search.ranking import PLAIN, Ranking, ranking
-from sen2pro.search.results import Hit, Result
-from sen2pro.search.rows import Document, Found, Rows, check_ids, check_metadata, check_where
+from sen2pro.search.results import Result
+from sen2pro.search.rows import Document, Rows, Where, check_ids, check_metadata, check_where
 from sen2pro.search.store import (
     KINDS,
     MOST_DIMENSIONS,
     About,
     DuplicateIds,
     Store,
-    StoreUnavailable,
     connect,
     create,
     is_address,
@@ -36,14 +38,9 @@ from sen2pro.search.store import (
 )
 from sen2pro.signature import MATTERS, Signature
 
-if TYPE_CHECKING:
-    from sen2pro.confidence.search import SearchConfidence
-
-CHUNK = 1024  # texts that are encoded and written at once
 MOST_HITS = 10_000
 _DUPLICATES = ("refuse", "replace")
 _OF_THE_INDEX = (*MATTERS, "samples", "max_length", "prompt")  # what may not differ between building and searching
-_TIE = 6  # decimals of a similarity; hits that agree on them are in the order of their ids
 
 
 class Index:
@@ -76,7 +73,10 @@ class Index:
                 f"gives {size} ({self._ranking.metric}); build it again"
             )
         self._folder: Path | None = None
+        if confidence is None and store.confidence is not None:
+            confidence = SearchConfidence.from_json(store.confidence, "the confidence of this index")
         self._calibration: Calibration | None = None
+        self._keys: set[str] = set()  # of metadata, that some text had
         self.confidence = confidence
 
     @classmethod
@@ -102,7 +102,7 @@ class Index:
             Of the table or collection.
         kind
             `flat` compares all rows, `hnsw` walks a graph: faster from about 100,000 rows on, and nearly exact. By
-            default `flat` in memory and `hnsw` in a database.
+            default `flat` in memory and `hnsw` in a database. For `bhattacharyya` and `symmetric-kl` only `flat`.
         ranking, alpha
             `cosine` of the plain vectors, `mean-cosine`, or a distance of `sen2pro.distance`, by name.
         confidence
@@ -157,6 +157,8 @@ class Index:
     ) -> Index:  # fmt: skip
         """Open the folder that `save` wrote, or an index in a database by its address.
 
+        An index that was saved with a confidence has it again, unless another one is passed.
+
         `model` is the one that the index was built with, by default the package's own; an index does not choose it.
         """
         if isinstance(place, str) and is_address(place):
@@ -177,21 +179,30 @@ class Index:
                 f"this model has no head, so one pass gives no distributions to rank by {by!r}; rank by 'cosine', fit "
                 "a head (Sen2Pro.distill), or ask for samples: Sen2Pro(..., samples=15)"
             )
-        kind = one_of("kind", kind or ("flat" if store is None else "hnsw"), KINDS)
+        kind = one_of("kind", kind or ("flat" if store is None or not chosen.graph else "hnsw"), KINDS)
+        if kind == "hnsw" and not chosen.graph:
+            raise Sen2ProError(
+                f"a graph finds hardly any neighbour by {by!r}; pass kind='flat', or rank by another name"
+            )
         dimensions = check_whole("the number of dimensions", chosen.size(model.dim), 1, MOST_DIMENSIONS)
         about = About(encoder.signature, by, chosen.alpha, chosen.metric, dimensions, kind)
-        calibration(confidence, encoder.signature, by)  # what is wrong with it is said before a store is made
-        return cls(model, create(store, name, about, overwrite=overwrite, allow_pickle=allow_pickle), confidence)
+        fitted = loaded(confidence)
+        calibration(fitted, encoder.signature, by)  # what is wrong with it is said before a store is made
+        index = cls(model, create(store, name, about, overwrite=overwrite, allow_pickle=allow_pickle), fitted)
+        if store is not None and fitted is not None:
+            index.save()
+        return index
 
     @property
-    def confidence(self) -> SearchConfidence | str | Path | None:
-        """What was passed as confidence; None is what ships, if anything does."""
+    def confidence(self) -> SearchConfidence | None:
+        """What was fitted on labelled queries; None is what ships, if anything does. `save` keeps it."""
         return self._confidence
 
     @confidence.setter
     def confidence(self, confidence: SearchConfidence | str | Path | None) -> None:
-        self._calibration = calibration(confidence, self._encoder.signature, self._ranking.name)
-        self._confidence = confidence
+        fitted = loaded(confidence)
+        self._calibration = calibration(fitted, self._encoder.signature, self._ranking.name)
+        self._confidence = fitted
 
     @property
     def calibrated(self) -> bool:
@@ -258,15 +269,15 @@ class Index:
             total = len(texts) if total is None else total  # type: ignore[arg-type]
         done = 0
         with progress(total, show, threshold=2 * CHUNK, unit="texts", title="indexing") as advance:
-            for chunk, names, about in _chunks(texts, ids, metadata, exact):
+            for chunk, names, about in chunks(texts, ids, metadata, exact):
                 try:
                     checked, names = check_sentences(chunk), check_ids(names)
                     plain = check_metadata(about, len(chunk))
-                    _check_nul(checked)
+                    check_nul(checked)
                     self._refuse_duplicates(names, replace)
                     rows = self._rows(self._encoder(checked, "document"), names, checked, plain)
                 except Sen2ProError as error:
-                    raise _told(error, done) from None
+                    raise told(error, done) from None
                 self._write(rows, replace, done)
                 done += len(checked)
                 advance(len(checked))
@@ -291,7 +302,7 @@ class Index:
             nonlocal tries
             tries += 1
             try:
-                self._store.write(_last_of_each(rows) if replace else rows, replace=replace)
+                self._store.write(last_of_each(rows) if replace else rows, replace=replace)
             except DuplicateIds as error:
                 # None of them was there before. If all are after a try that failed, it did not fail: its answer was
                 # lost.
@@ -301,7 +312,7 @@ class Index:
         try:
             patiently(write)
         except Sen2ProError as error:
-            raise _told(error, before) from None
+            raise told(error, before) from None
         return len(rows)
 
     def delete(self, ids: Any) -> int:
@@ -358,121 +369,55 @@ class Index:
                 "confidence=SearchConfidence().fit(...)"
             )
         texts = check_sentences(queries)
-        encoded = self._encoder(texts, "query")
-        depth = max(k, self._calibration.depth if self._calibration else 0)
-        lists = self._nearest(encoded, depth, wanted)
-        results = self._results(texts, encoded, lists, k, threshold)
-        return results[0] if single else results
+        found = self._answers(texts, self._encoder(texts, "query"), k, wanted, threshold)
+        return found[0] if single else found
 
-    def _nearest(self, queries: Encoded, k: int, where: dict[str, Any]) -> list[list[tuple[float, Found]]]:
-        """Return similarity and row of the k nearest rows of each query, in their order."""
-        vectors, by = self._ranking.query(queries), self._ranking
-        many = by.candidates(k)
-        found = patiently(lambda: self._store.nearest(vectors, many, where, with_vectors=by.again is not None))
-        lists = []
-        for number, rows in enumerate(found):
-            if by.again is not None and rows:
-                assert queries.gaussian is not None
-                stored = np.stack([row.vector for row in rows if row.vector is not None])
-                similarities = by.exact(queries.gaussian[number], stored)
-            else:
-                similarities = by.similarity(np.array([row.score for row in rows], np.float64))
-            order = sorted(
-                zip(similarities.tolist(), rows, strict=True), key=lambda pair: (-round(pair[0], _TIE), pair[1].id)
-            )
-            lists.append(order[:k])
-        return lists
-
-    def _results(
-        self, texts: list[str], queries: Encoded, lists: list[list[tuple[float, Found]]], k: int,
-        threshold: float | None,
+    def _answers(
+        self, texts: list[str], queries: Encoded, k: int, where: Where, threshold: float | None
     ) -> list[Result]:  # fmt: skip
-        probabilities = None
-        if self._calibration is not None and lists:
-            longest = max(k, self._calibration.depth)
-            scores = padded([sorted((score for score, _ in rows), reverse=True) for rows in lists], longest)
-            first = np.array([rows[0][1].about if rows else (0, 0, 0) for rows in lists], np.float32)
-            probabilities = self._calibration.probabilities(scores, queries, first).tolist()
-        results = []
-        for number, (text, rows) in enumerate(zip(texts, lists, strict=True)):
-            hits = []
-            for place, (score, row) in enumerate(rows[:k]):
-                likely = probabilities[number][place] if probabilities is not None else None
-                hits.append(Hit(row.id, row.text, score, None if likely != likely else likely, dict(row.metadata)))
-            results.append(Result(text, tuple(hits), threshold))
-        return results
+        """Return the results of queries that are encoded."""
+        depth = max(k, self._calibration.depth if self._calibration else 0)
+        lists = nearest(self._store, self._ranking, queries, depth, where)
+        if where and not all(hits.found.ids for hits in lists):
+            self._warn_of_keys(where)
+        return results(texts, queries, lists, k, self._calibration, threshold)
+
+    def _warn_of_keys(self, where: Where) -> None:
+        """Warn of a key that no text has, where a filter found nothing."""
+        wrong = [key for key in where if key not in self._keys and not patiently(partial(self._store.has_key, key))]
+        self._keys.update(key for key in where if key not in wrong)
+        if wrong and len(self):
+            known = patiently(self._store.keys)
+            keys = f"the keys are {some(known, 10)}" if known else "no text has metadata"
+            warnings.warn(
+                f"where has the key {' and '.join(map(repr, wrong))}, which no text of this index has, so nothing is "
+                f"found; {keys}",
+                Sen2ProWarning,
+                stacklevel=4,
+            )
 
     def save(self, folder: str | Path | None = None, *, overwrite: bool = False) -> None:
-        """Write an index in memory to a folder, by default the one it was opened from.
+        """Write an index in memory to a folder, by default the one it was opened from, with its confidence.
 
-        An index that is there is replaced in one step. Rows in a database are saved already.
+        An index that is there is replaced in one step. The texts of a database are saved already; there, `save` without
+        a folder writes the confidence, which everybody who opens the index gets from then on.
         """
-        if not isinstance(self._store, FaissStore):
+        if folder is not None and not isinstance(self._store, FaissStore):
             raise Sen2ProError(
-                "the texts of this index are saved already, in its store; open it by Index.open(address)"
+                "the texts of this index are saved already, in its store; open it by Index.open(address). To keep its "
+                "confidence there, call save() without a folder"
             )
-        if folder is None and self._folder is None:
+        if folder is None and self._folder is None and isinstance(self._store, FaissStore):
             raise Sen2ProError("give a folder to save this index to")
+        content = None if self._confidence is None else self._confidence.to_json()
+        patiently(lambda: self._store.keep_confidence(content))
+        if not isinstance(self._store, FaissStore):
+            return
         target = Path(folder) if folder is not None else self._folder
         assert target is not None
         own = self._folder is not None and target.resolve() == self._folder.resolve()
         folders.save(self._store, target, overwrite=overwrite or own)
         self._folder = target
-
-
-def _chunks(
-    texts: Iterable[str], ids: Iterable[Any], metadata: Iterable[Mapping[str, Any]] | None, exact: bool
-) -> Iterator[tuple[list[str], list[Any], list[Any] | None]]:
-    """Yield texts, ids and metadata in batches; there must be as many of each."""
-    if isinstance(texts, (str, bytes, Mapping)) or isinstance(ids, (str, bytes)):
-        raise Sen2ProError(f"give a list of texts and a list of ids, not {shown(texts)}")
-    try:
-        rows, names = iter(texts), iter(ids)
-        about = None if metadata is None else iter(metadata)
-    except TypeError as error:
-        raise Sen2ProError(f"texts, ids and metadata are lists or generators: {error}") from None
-    done = 0
-    while chunk := list(islice(rows, CHUNK)):
-        each = list(islice(names, len(chunk)))
-        extra = None if about is None else list(islice(about, len(chunk)))
-        done += len(chunk)
-        for what, given in (("ids", each), ("metadata", extra)):
-            if given is not None and len(given) < len(chunk):
-                raise Sen2ProError(f"there are fewer {what} than texts: {done - len(chunk) + len(given)}")
-        yield chunk, each, extra
-    left = chain(islice(names, 1) if exact else (), islice(about, 1) if about is not None else ())
-    if list(left):
-        raise Sen2ProError(f"there are more ids or metadata than the {done} texts")
-
-
-def _check_nul(texts: list[str]) -> None:
-    for number, text in enumerate(texts):
-        if "\0" in text:
-            raise Sen2ProError(f"text {number} holds a NUL, which no database can keep: {shown(text)}")
-
-
-def _last_of_each(rows: Rows) -> Rows:
-    """Return rows without those whose id stands there again later."""
-    last = {id: row for row, id in enumerate(rows.ids)}
-    if len(last) == len(rows):
-        return rows
-    kept = sorted(last.values())
-    return Rows(
-        [rows.ids[row] for row in kept], [rows.texts[row] for row in kept], rows.vectors[kept], rows.about[kept],
-        [rows.metadata[row] for row in kept],
-    )  # fmt: skip
-
-
-def _told(error: Sen2ProError, done: int) -> Sen2ProError:
-    """Return an error that says how many rows are in."""
-    if isinstance(error, StoreUnavailable):
-        how = "Add the others again when the store is back"
-        return StoreUnavailable(f"{error}. {done} rows of this call are in, all others are not. {how}")
-    if not done or isinstance(error, DuplicateIds):
-        if done:
-            error.args = (f"{error}. {done} rows of this call are in",)
-        return error
-    return Sen2ProError(f"after {done} rows, which are in: {error}")
 
 
 def _check_signature(kept: Signature | None, given: Signature, what: str = "the index") -> None:

@@ -13,6 +13,7 @@ import numpy as np
 from sen2pro.errors import Sen2ProError, first_line
 from sen2pro.search.rows import Document, Found, Rows, Where
 from sen2pro.search.store import (
+    SOME_ROWS,
     About,
     DuplicateIds,
     StoreUnavailable,
@@ -30,6 +31,7 @@ _MOST_INDEXED = 2000  # dimensions that pgvector builds a graph for
 _DEPTH = 200  # rows looked at in a search of the graph at once; it goes on until enough are found
 _LEAST_VERSION = (0, 8)  # of pgvector: iterative scans
 _WAIT = 10  # seconds for a connection
+_MOST_STATEMENTS = 100  # that are kept ready, one for each shape of a filter
 
 
 class PostgresEngine:
@@ -45,7 +47,7 @@ class PostgresEngine:
         """Open an index."""
         place = f"{name!r} in {without_secret(url)}"
         store = PostgresStore(url, name, None)  # type: ignore[arg-type]  # read next
-        store.about = read_about(patiently(store.read_about), place)
+        store.about, store.confidence = read_about(patiently(store.read_about), place)
         return store
 
 
@@ -62,6 +64,8 @@ class PostgresStore:
             raise missing("psycopg and pgvector", "postgres") from None
         self._psycopg, self._adapter = psycopg, adapter
         self._url, self._name, self.about = url, name, about
+        self.confidence: dict[str, Any] | None = None
+        self._statements: dict[tuple[Any, ...], Any] = {}
         self._idle: list[Any] = []
         self._lock = threading.Lock()
         self._ready = False
@@ -155,8 +159,15 @@ class PostgresStore:
                     "INSERT INTO {catalogue} VALUES (%s, %s::jsonb) ON CONFLICT (name) DO UPDATE SET about = "
                     "EXCLUDED.about"
                 ),
-                [self._name, written_about(self.about)],
+                [self._name, json.dumps(written_about(self.about))],
             )
+
+    def keep_confidence(self, content: dict[str, Any] | None) -> None:
+        """Keep the confidence in the catalogue, beside how the index was made."""
+        with self._transaction() as connection:
+            update = self._sql("UPDATE {catalogue} SET about = %s::jsonb WHERE name = %s")
+            connection.execute(update, [json.dumps(written_about(self.about, content)), self._name])
+        self.confidence = content
 
     @staticmethod
     def _number(value: int) -> Any:
@@ -224,11 +235,11 @@ class PostgresStore:
         with self._transaction() as connection:
             return int(connection.execute(self._sql("DELETE FROM {table} WHERE id = ANY(%s)"), [list(ids)]).rowcount)
 
-    def nearest(self, vectors: Array, k: int, where: Where, *, with_vectors: bool) -> list[list[Found]]:
+    def nearest(self, vectors: Array, k: int, where: Where, *, with_vectors: bool) -> list[Found]:
         """Return the k nearest rows for each vector (n, d), by the graph; a filter walks on until k are found."""
         with self._connected() as connection:
             found = [self._query(connection, vector, k, where, with_vectors) for vector in vectors]
-        short = [number for number, hits in enumerate(found) if len(hits) < k]
+        short = [number for number, hits in enumerate(found) if len(hits.ids) < k]
         if short and where:  # the graph may give up before it has found rows that few have
             with self._transaction() as connection:
                 connection.execute("SET LOCAL enable_indexscan = off")
@@ -236,21 +247,39 @@ class PostgresStore:
                     found[number] = self._query(connection, vectors[number], k, where, with_vectors)
         return found
 
-    def _query(self, connection: Any, vector: Array, k: int, where: Where, with_vectors: bool) -> list[Found]:
-        operator, _ = _OPERATORS[self.about.metric]
+    def _query(self, connection: Any, vector: Array, k: int, where: Where, with_vectors: bool) -> Found:
         filters = [_filter(key, values) for key, values in where.items()]
-        condition = " AND ".join(text for text, _ in filters)
-        query = self._sql(
-            f"SELECT id, text, vector {operator} %s AS far, model_variance, data_variance, words, metadata"
-            f"{', vector' if with_vectors else ''} FROM {{table}} {'WHERE ' + condition if filters else ''} "
-            "ORDER BY far LIMIT %s"
-        )
+        conditions = tuple(text for text, _ in filters)
+        statement = self._statements.get((conditions, with_vectors))
+        if statement is None:
+            operator, _ = _OPERATORS[self.about.metric]
+            statement = self._sql(
+                f"SELECT id, text, vector {operator} %b AS far, model_variance, data_variance, words, metadata"
+                f"{', vector' if with_vectors else ''} FROM {{table}} "
+                f"{'WHERE ' + ' AND '.join(conditions) if conditions else ''} ORDER BY far LIMIT %s"
+            ).as_bytes(connection)
+            if len(self._statements) < _MOST_STATEMENTS:
+                self._statements[conditions, with_vectors] = statement
         values = [value for _, each in filters for value in each]
-        rows = connection.execute(query, [vector.astype(np.float32), *values, k]).fetchall()
-        return [
-            Found(row[0], row[1], -float(row[2]), row[3:6], row[6], _array(row[7]) if with_vectors else None)
-            for row in rows
-        ]
+        rows = connection.execute(statement, [np.asarray(vector, np.float32), *values, k], binary=True).fetchall()
+        if not rows:
+            return Found.nothing()
+        ids, texts, far, _, _, _, metadata, *vectors = zip(*rows, strict=True)
+        stored = np.stack([_array(each) for each in vectors[0]]) if with_vectors else None
+        return Found(ids, texts, [-each for each in far], lambda place: rows[place][3:6], metadata, stored)
+
+    def has_key(self, key: str) -> bool:
+        """Tell whether a row has this key in its metadata."""
+        with self._connected() as connection:
+            query = self._sql("SELECT EXISTS (SELECT 1 FROM {table} WHERE jsonb_exists(metadata, %s))")
+            return bool(connection.execute(query, [key]).fetchone()[0])
+
+    def keys(self) -> list[str]:
+        """Return the keys of the metadata of a thousand rows."""
+        with self._connected() as connection:
+            few = f"SELECT metadata FROM {{table}} WHERE metadata <> '{{{{}}}}' LIMIT {SOME_ROWS}"
+            found = connection.execute(self._sql(f"SELECT DISTINCT jsonb_object_keys(metadata) FROM ({few}) AS few"))
+            return sorted(row[0] for row in found.fetchall())
 
     def finish(self) -> None:
         """Build the graph, if there is none yet and pgvector builds one for so many dimensions."""

@@ -19,7 +19,17 @@ import numpy as np
 
 from sen2pro.errors import Sen2ProError, first_line
 from sen2pro.search.rows import ABOUT, Document, Found, Rows, Where
-from sen2pro.search.store import About, DuplicateIds, StoreUnavailable, missing, patiently, read_about, without_secret
+from sen2pro.search.store import (
+    SOME_ROWS,
+    About,
+    DuplicateIds,
+    StoreUnavailable,
+    missing,
+    patiently,
+    read_about,
+    without_secret,
+    written_about,
+)
 from sen2pro.types import Array
 
 _NAMESPACE = uuid.UUID("5e2b0a9c-0000-4000-8000-73656e327072")
@@ -46,7 +56,9 @@ class QdrantEngine:
         """Open an index, and undo what was left half written."""
         store = QdrantStore(url, name, None, self._client(url))  # type: ignore[arg-type]  # read next
         try:
-            store.about = read_about(patiently(store.read_about), f"{name!r} in {without_secret(url)}")
+            store.about, store.confidence = read_about(
+                patiently(store.read_about), f"{name!r} in {without_secret(url)}"
+            )
         except Sen2ProError:
             store.close()
             raise
@@ -94,6 +106,7 @@ class QdrantStore:
         self._models: Any = models
         self._url, self._name, self.about = url, name, about
         self._client, self._local = client
+        self.confidence: dict[str, Any] | None = None
         self._notes = f"{name}__about"
         self._lock = threading.RLock()
 
@@ -136,7 +149,13 @@ class QdrantStore:
             client.create_collection(
                 self._notes, vectors_config=models.VectorParams(size=1, distance=models.Distance.DOT)
             )
-            self._note(_ABOUT_POINT, {"about": self.about.to_json()})
+            self._note(_ABOUT_POINT, {"about": written_about(self.about)})
+
+    def keep_confidence(self, content: dict[str, Any] | None) -> None:
+        """Keep the confidence beside how the index was made."""
+        with self._asking():
+            self._note(_ABOUT_POINT, {"about": written_about(self.about, content)})
+        self.confidence = content
 
     def read_about(self) -> dict[str, Any] | None:
         """Return how the index was made; None if there is none."""
@@ -227,7 +246,7 @@ class QdrantStore:
     def _forget(self) -> None:
         self._client.delete(self._notes, self._models.PointIdsList(points=[_JOURNAL_POINT]), wait=True)
 
-    def nearest(self, vectors: Array, k: int, where: Where, *, with_vectors: bool) -> list[list[Found]]:
+    def nearest(self, vectors: Array, k: int, where: Where, *, with_vectors: bool) -> list[Found]:
         """Return the k nearest rows for each vector (n, d)."""
         models = self._models
         wanted = self._filter(where)
@@ -242,14 +261,32 @@ class QdrantStore:
         ]
         with self._asking() as client:
             answers = client.query_batch_points(self._name, requests=requests) if requests else []
-        return [[self._found(point, with_vectors) for point in answer.points] for answer in answers]
+        return [self._found(answer.points, with_vectors) for answer in answers]
 
-    def _found(self, point: Any, with_vectors: bool) -> Found:
-        payload = point.payload or {}
-        about = [payload["about"][name] for name in ABOUT]
-        score = float(point.score) if self.about.metric == "dot" else -abs(float(point.score))
-        vector = np.asarray(point.vector, np.float32) if with_vectors else None
-        return Found(payload["id"], payload["text"], score, about, payload["metadata"], vector)
+    def _found(self, points: Sequence[Any], with_vectors: bool) -> Found:
+        if not points:
+            return Found.nothing()
+        rows = [point.payload for point in points]
+        return Found(
+            [row["id"] for row in rows], [row["text"] for row in rows],
+            [float(point.score) if self.about.metric == "dot" else -abs(float(point.score)) for point in points],
+            lambda place: [rows[place]["about"][name] for name in ABOUT], [row["metadata"] for row in rows],
+            np.array([point.vector for point in points], np.float32) if with_vectors else None,
+        )  # fmt: skip
+
+    def has_key(self, key: str) -> bool:
+        """Tell whether a row has this key in its metadata."""
+        models = self._models
+        empty = models.IsEmptyCondition(is_empty=models.PayloadField(key=f"metadata.{key}"))
+        with self._asking() as client:
+            found, _ = client.scroll(self._name, models.Filter(must_not=[empty]), limit=1, with_payload=False)
+        return bool(found)
+
+    def keys(self) -> list[str]:
+        """Return the keys of the metadata of a thousand rows."""
+        with self._asking() as client:
+            found, _ = client.scroll(self._name, limit=SOME_ROWS, with_payload=["metadata"])
+        return sorted({key for point in found for key in point.payload["metadata"]})
 
     def _filter(self, where: Where) -> Any:
         """Return a filter; numbers are matched by ranges of one value, so that 1 is 1.0."""

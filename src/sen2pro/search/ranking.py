@@ -19,7 +19,8 @@ PLAIN = "cosine"
 NAMES = (PLAIN, "mean-cosine", *METRICS)
 ENGINE_METRICS = ("dot", "l1", "l2")
 _CANDIDATES = 10  # for each hit that is asked for, where candidates are ranked again
-_FEWEST_CANDIDATES = 200
+_FEWEST_CANDIDATES, _FEWEST_OF_A_DIVERGENCE = 200, 1000
+_LEAST_LEVEL = 1e-6  # of standard deviations, so that a text without variance can be divided by it
 _RESULTANT_EXPONENT = 0.75  # of the corrected cosine: see `sen2pro.distances`
 
 
@@ -28,8 +29,8 @@ class Ranking:
     """One way to rank.
 
     An engine compares vectors of `size(k)` numbers by its `metric`: `dot`, `l1` or `l2`. `similarity` turns its score
-    (a dot product or minus a distance) into what is shown. With `again`, an engine's hits are only candidates, ranked
-    again by the distance itself.
+    (a dot product or minus a distance) into what is shown; None leaves it. With `again`, an engine's hits are only
+    candidates, ranked again by the distance itself.
     """
 
     name: str
@@ -38,12 +39,14 @@ class Ranking:
     size: Callable[[int], int]
     document: Callable[[Encoded], Array]
     query: Callable[[Encoded], Array]
-    similarity: Callable[[Array64], Array64] = lambda score: score
+    similarity: Callable[[float], float] | None = None
     again: Callable[[Array], Gaussian] | None = None
+    graph: bool = True  # whether a graph finds its neighbours
+    fewest: int = _FEWEST_CANDIDATES
 
     def candidates(self, k: int) -> int:
         """Return how many hits to ask an engine for."""
-        return k if self.again is None else max(_CANDIDATES * k, _FEWEST_CANDIDATES)
+        return k if self.again is None else max(_CANDIDATES * k, self.fewest)
 
     def exact(self, query: Gaussian, vectors: Array) -> Array64:
         """Return the similarity of one query to candidates, given their stored vectors (n, d)."""
@@ -84,7 +87,8 @@ def _ranking(name: str, alpha: float | str) -> Ranking:
     if name == "wasserstein":
         return both("l2", _twice, _with_std)
     if name in ("symmetric-kl", "bhattacharyya"):
-        return both("l2", _twice, _with_std, again=lambda vectors: Gaussian(*_halves(vectors, squared=True)))
+        more: dict[str, Any] = {"again": _of_scaled, "graph": False, "fewest": _FEWEST_OF_A_DIVERGENCE}
+        return Ranking(name, alpha, "dot", lambda k: 2 * k + 2, _scaled, _unscaled, **more)
     if name == "expected-l2":
         document, query = (_with_total(column) for column in (0, 1))
         return Ranking(name, alpha, "l2", lambda k: k + 2, document, query, lambda score: -(score**2))
@@ -95,7 +99,8 @@ def _ranking(name: str, alpha: float | str) -> Ranking:
 
 def unit(vectors: Array) -> Array:
     """Return vectors of length 1; a vector of zeros stays as it is."""
-    lengths = np.linalg.norm(vectors.astype(np.float64), axis=1, keepdims=True)
+    wide = vectors.astype(np.float64)
+    lengths = np.sqrt(np.einsum("ij,ij->i", wide, wide))[:, None]
     return np.asarray(vectors / np.maximum(lengths, 1e-30), np.float32)
 
 
@@ -127,6 +132,31 @@ def _gaussian(encoded: Encoded) -> Gaussian:
 def _with_std(encoded: Encoded) -> Array:
     gaussian = _gaussian(encoded)
     return np.concatenate([gaussian.mean, gaussian.std], axis=1)
+
+
+def _scaled(encoded: Encoded) -> Array:
+    """Return documents for divergences, which divide by variances: [u / s, 1 / s, |u|^2 / s].
+
+    u is the mean and the standard deviations, s the level of the latter. The dot product with [2u, -|u|^2, -1] of a
+    query is then minus the squared distance of both u, divided by s: what is uncertain is nearer, as in a divergence.
+    The level of the query changes no order.
+    """
+    u = _with_std(encoded).astype(np.float64)
+    s = np.maximum(np.sqrt((u[:, u.shape[1] // 2 :] ** 2).mean(axis=1)), _LEAST_LEVEL)[:, None]
+    return np.concatenate([u / s, 1 / s, (u**2).sum(axis=1, keepdims=True) / s], axis=1).astype(np.float32)
+
+
+def _unscaled(encoded: Encoded) -> Array:
+    u = _with_std(encoded)
+    squares = (u.astype(np.float64) ** 2).sum(axis=1, keepdims=True)
+    return np.concatenate([2 * u, -squares, -np.ones_like(squares)], axis=1).astype(np.float32)
+
+
+def _of_scaled(vectors: Array) -> Gaussian:
+    """Return the Gaussians of what `_scaled` made."""
+    u = vectors[:, :-2].astype(np.float64) / vectors[:, -2:-1]
+    mean, std = _halves(u.astype(np.float32))
+    return Gaussian(mean, std**2)
 
 
 def _weighted(of_mean: float, of_variance: float) -> Callable[[Encoded], Array]:
@@ -166,6 +196,6 @@ def _resultant(exponent: float | None) -> Callable[[Encoded], Array]:
     return vectors
 
 
-def _halves(vectors: Array, *, squared: bool = False) -> tuple[Array, Array]:
+def _halves(vectors: Array) -> tuple[Array, Array]:
     mean, rest = np.split(np.atleast_2d(vectors), 2, axis=1)
-    return mean, rest**2 if squared else rest
+    return mean, rest

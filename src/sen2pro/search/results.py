@@ -11,7 +11,7 @@ from sen2pro.search.rows import Value
 _TEXT = 100  # letters of a hit that are printed
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)  # not frozen: a hit that is cost three times as much to make, and there are many
 class Hit:
     """A document that was found.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -36,14 +36,23 @@ class Rows:
 
 
 class Found(NamedTuple):
-    """A document that a store found: a greater `score` is closer (dot product, or minus a distance)."""
+    """What a store found for one query, the nearest first, in columns of one length.
 
-    id: str
-    text: str
-    score: float
-    about: Sequence[float]
-    metadata: Mapping[str, Value]
-    vector: Array | None
+    A greater score is closer (dot product, or minus a distance). `about` gives what a confidence needs of a row, by
+    its place, in the order of `ABOUT`. `vectors` (n, d) are there if they were asked for.
+    """
+
+    ids: Sequence[str]
+    texts: Sequence[str]
+    scores: list[float]
+    about: Callable[[int], Sequence[float]]
+    metadata: Sequence[Mapping[str, Value]]
+    vectors: Array | None = None
+
+    @classmethod
+    def nothing(cls) -> Found:
+        """Return what a store finds where there is nothing."""
+        return cls((), (), [], lambda place: (0.0, 0.0, 0.0), ())
 
 
 class Document(NamedTuple):

@@ -10,7 +10,6 @@ from typing import Any, Protocol, TypeVar
 
 from sen2pro import __version__
 from sen2pro.errors import Sen2ProError, one_of, shown, some
-from sen2pro.files import documents
 from sen2pro.files.documents import COUNT, NUMBER, TEXT, WHOLE, either, one_of_texts, record
 from sen2pro.search.ranking import ENGINE_METRICS, NAMES
 from sen2pro.search.rows import Document, Found, Rows, Where
@@ -20,6 +19,7 @@ from sen2pro.types import Array
 FORMAT = 1
 KINDS = ("flat", "hnsw")
 MOST_DIMENSIONS = 1 << 16
+SOME_ROWS = 1000  # that are looked at for the keys of their metadata
 TRIES, _FIRST_WAIT = 5, 0.1  # seconds, doubled from try to try
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
 _SECRET = re.compile(r"(?<=://)[^/@]*@")
@@ -85,6 +85,7 @@ class Store(Protocol):
     """What an index needs of an engine. All methods may be called from several threads at once."""
 
     about: About
+    confidence: dict[str, Any] | None
 
     def __len__(self) -> int:
         """Return how many rows there are."""
@@ -101,8 +102,17 @@ class Store(Protocol):
     def delete(self, ids: Sequence[str]) -> int:
         """Delete rows, all or none; return how many there were."""
 
-    def nearest(self, vectors: Array, k: int, where: Where, *, with_vectors: bool) -> list[list[Found]]:
+    def nearest(self, vectors: Array, k: int, where: Where, *, with_vectors: bool) -> list[Found]:
         """Return for each vector (n, d) the k nearest rows that have what is asked for, the nearest first."""
+
+    def has_key(self, key: str) -> bool:
+        """Tell whether a row has this key in its metadata."""
+
+    def keys(self) -> list[str]:
+        """Return the keys of the metadata, of all rows or of the first thousand."""
+
+    def keep_confidence(self, content: dict[str, Any] | None) -> None:
+        """Keep what `SearchConfidence.to_json` gives, beside how the index was made."""
 
     def finish(self) -> None:
         """Make what speeds up searches, after many rows were written."""
@@ -189,20 +199,15 @@ def missing(package: str, extra: str) -> Sen2ProError:
     return Sen2ProError(f"this store needs {package}; install it with: pip install 'sen2pro[{extra}]'")
 
 
-def read_about(content: Mapping[str, Any] | None, place: str) -> About:
-    """Return how an index was made, or say that there is none."""
+def read_about(content: Mapping[str, Any] | None, place: str) -> tuple[About, dict[str, Any] | None]:
+    """Return how an index was made and the confidence that is kept with it, or say that there is no index."""
     if content is None:
         raise Sen2ProError(f"there is no index {place}; build it first: Index.build(model, texts, store=..., name=...)")
-    return About.from_json(content, place)
+    kept = dict(content)
+    confidence = kept.pop("confidence", None)
+    return About.from_json(kept, place), confidence
 
 
-def written_about(about: About) -> str:
-    """Return how an index was made as JSON."""
-    import json
-
-    return json.dumps(about.to_json())
-
-
-def parsed(text: str | bytes, place: str) -> Any:
-    """Return what a JSON text of a store says."""
-    return documents.parse(text, place)
+def written_about(about: About, confidence: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Return what a database keeps of an index beside its rows; see `read_about`."""
+    return about.to_json() | ({"confidence": confidence} if confidence is not None else {})
