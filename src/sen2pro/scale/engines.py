@@ -257,10 +257,11 @@ def _work(pipe: Any, pickled: bytes, parent: int) -> None:
             unit, path, how = pipe.recv()
             report = encode_unit(model, unit, path, how, _Throttled(pipe))
             pipe.send(("done", report))
-    except EOFError:
-        return
+    except (EOFError, BrokenPipeError, ConnectionResetError):
+        return  # whoever gave the work is gone
     except BaseException as error:
-        pipe.send(("failed", portable(error)))
+        with suppress(OSError):
+            pipe.send(("failed", portable(error)))
 
 
 def portable(error: BaseException) -> BaseException:

@@ -29,6 +29,7 @@ from sen2pro.signature import Signature
 _LOG = logging.getLogger("sen2pro")
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 ON_ERROR = ("fail", "skip")
+_CHANGED = "the input was changed while it was read; begin anew with restart=True"
 
 
 @dataclass
@@ -257,7 +258,7 @@ class _Run:
                     if self.kind == "shards":
                         self._finish_shard(unit.number // plan.units_of_shard, done, folder, plan)
             if self.inputs.state() != state:
-                raise Sen2ProError("the input was changed while it was read; begin anew with restart=True")
+                raise Sen2ProError(_CHANGED)
             for number in sorted(done):
                 self.report.add(done[number])
             self._finish(folder, plan, done)
@@ -301,7 +302,7 @@ class _Run:
             chunks = list(cut_into_chunks(given, self.how))
             size = sum(chunk[0] for chunk in chunks)
             if size != plan.size(number):
-                raise Sen2ProError("the input has fewer rows than when the run began; begin anew with restart=True")
+                raise Sen2ProError(_CHANGED)
             yield Unit(number, size, [chunk[1] for chunk in chunks], [each for chunk in chunks for each in chunk[2]])
 
     def _finish_shard(self, number: int, done: dict[int, Report], folder: RunFolder, plan: Plan) -> None:
