@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import time
 
 import numpy as np
 import pyarrow as pa
@@ -58,22 +57,33 @@ def source(tmp_path):
 
 
 class Interfering(RayEngine):
-    """An engine to which something happens after its first unit."""
+    """An engine to which something happens as soon as all its actors are at work."""
 
     def __init__(self, workers, happens):
         super().__init__(workers)
-        self.happens, self.pids = happens, {}
+        self.happens, self.happened, self.added, self.helped = happens, False, 0, 0
 
     def run(self, units, place, how, advance):
-        for number, done in enumerate(super().run(units, place, how, advance)):
-            if number == 0:
+        ray.wait(list(self._starting), num_returns=max(1, len(self._starting)), timeout=60)
+        for done in super().run(units, place, how, advance):
+            if not self.happened and len(self._actors) == self.workers:
                 self.happens(self)
+                self.happened = True
             yield done
+
+    def _add_actor(self):
+        self.added += 1
+        super()._add_actor()
+
+    def _slow(self, tasks, times):
+        unit = super()._slow(tasks, times)
+        self.helped += unit is not None
+        return unit
 
 
 def processes(engine):
-    """Return the process of each actor, each with the actor."""
-    return {ray.get(actor.process.remote()): actor for actor in engine._actors}
+    """Return the process of each actor."""
+    return [ray.get(actor.process.remote()) for actor in engine._actors]
 
 
 def test_the_bytes_are_those_of_one_machine(cluster, model, source, tmp_path):
@@ -103,14 +113,10 @@ def test_a_run_begun_on_one_machine_is_finished_on_the_cluster_from_200_files(cl
 
 def test_a_killed_actor_loses_nothing(cluster, model, source, tmp_path):
     expected = undisturbed(model, source, tmp_path / "undisturbed")
-    killed = []
-
-    def kill(engine):
-        killed.append(next(iter(processes(engine))))
-        os.kill(killed[0], signal.SIGKILL)
-
-    encode_files(model, source, tmp_path / "out.parquet", engine=Interfering(2, kill))
-    assert killed
+    engine = Interfering(2, lambda engine: os.kill(processes(engine)[0], signal.SIGKILL))
+    encode_files(model, source, tmp_path / "out.parquet", engine=engine)
+    assert engine.happened
+    assert engine.added == 3  # one in the place of the dead one
     assert (tmp_path / "out.parquet").read_bytes() == expected
 
 
@@ -118,14 +124,10 @@ def test_a_killed_node_loses_nothing(cluster, model, source, tmp_path):
     expected = undisturbed(model, source, tmp_path / "undisturbed")
     doomed = cluster.add_node(num_cpus=1)
     cluster.wait_for_nodes()
-    used = []
-
-    def kill(engine):
-        used.append(len(engine._actors))
-        cluster.remove_node(doomed, allow_graceful=False)
-
-    encode_files(model, source, tmp_path / "out.parquet", engine=Interfering(3, kill))
-    assert used
+    engine = Interfering(3, lambda engine: cluster.remove_node(doomed, allow_graceful=False))
+    encode_files(model, source, tmp_path / "out.parquet", engine=engine)
+    assert engine.happened
+    assert engine.added > 3
     assert (tmp_path / "out.parquet").read_bytes() == expected
 
 
@@ -133,20 +135,10 @@ def test_a_straggler_is_not_waited_for(cluster, model, source, tmp_path, monkeyp
     """An actor that stands still keeps its unit; when nothing else is left, another one does that unit too."""
     monkeypatch.setattr(engines, "_LEAST", 1.0)
     expected = undisturbed(model, source, tmp_path / "undisturbed")
-    halted = []
-
-    def halt(engine):
-        deadline = time.monotonic() + 60
-        while len(engine._actors) < 2 and time.monotonic() < deadline:
-            time.sleep(0.1)
-            for ref in list(engine._starting):
-                if ray.wait([ref], timeout=0)[0]:
-                    return  # the second is about to join: the first one, which is known, is halted below
-        halted.append(next(iter(processes(engine))))
-        os.kill(halted[0], signal.SIGSTOP)
-
-    engine = Interfering(2, halt)
+    engine = Interfering(2, lambda engine: os.kill(processes(engine)[0], signal.SIGSTOP))
     encode_files(model, source, tmp_path / "out.parquet", engine=engine)
+    assert engine.happened
+    assert engine.helped >= 1
     assert (tmp_path / "out.parquet").read_bytes() == expected
 
 
@@ -160,7 +152,7 @@ def test_a_poisoned_row_is_named_or_skipped(cluster, poisoned, tmp_path):  # noq
     assert read(tmp_path / "out.parquet").texts == sound
 
 
-def test_a_killed_driver_loses_nothing(cluster, shared_folder, tmp_path):
+def test_a_killed_driver_loses_nothing(cluster, shared_folder, tmp_path, monkeypatch):
     """The command line, on this cluster by its address; what it did is finished on one machine."""
     source = write_lines(tmp_path / "in.txt", some_texts(12_000))
     output = tmp_path / "out.parquet"
@@ -169,7 +161,7 @@ def test_a_killed_driver_loses_nothing(cluster, shared_folder, tmp_path):
     wait_for(process, lambda: units(tmp_path))
     stop(process, signal.SIGKILL)
     assert not output.exists()
-    plan.UNIT = 4096
+    monkeypatch.undo()  # the driver had units of the usual size
     model = tiny_model(shared_folder)
     summary = encode_files(model, source, output)
     assert summary.resumed >= 1024
@@ -185,9 +177,9 @@ def test_what_is_wrong_with_the_model_is_one_error(cluster, source, tmp_path):
 
 def test_a_dataset_gets_columns_of_fixed_size_lists(cluster, model):
     texts = some_texts(500)
-    dataset = ray.data.from_items([{"n": n, "body": text} for n, text in enumerate(texts)])
-    found = encode_dataset(dataset, model.settings, column="body", actors=(1, 2)).sort("n")
-    table = pa.concat_tables(ray.get(found.to_arrow_refs()))
+    dataset = ray.data.from_arrow(pa.table({"n": range(500), "body": texts}))
+    found = encode_dataset(dataset, model.settings, column="body")
+    table = pa.concat_tables(ray.get(found.to_arrow_refs())).sort_by("n")
     assert table.schema.field("mean").type == pa.list_(pa.float32(), 32)
     assert table.column("n").to_pylist() == list(range(500))
     expected = model.encode(texts)
