@@ -48,6 +48,10 @@ bench: $(READY) ## Measure cost, quality of variances and use downstream: tables
 	$(BIN)/python benchmarks/speed.py
 	$(BIN)/python benchmarks/memory.py
 	$(BIN)/python benchmarks/storage.py
+	$(BIN)/python benchmarks/scale.py kills
+	$(BIN)/python benchmarks/scale.py memory
+	$(BIN)/python benchmarks/scale.py speed
+	$(BIN)/python benchmarks/scale.py paper
 	$(BIN)/python benchmarks/variance_quality.py
 	$(BIN)/python benchmarks/downstream.py --hundred
 	$(BIN)/python benchmarks/variance_features.py
