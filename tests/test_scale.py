@@ -508,6 +508,12 @@ def test_a_folder_that_is_not_of_a_run_is_not_touched(model, source, tmp_path):
     assert (tmp_path / "out.parquet.parts" / "mine.txt").read_text() == "precious"
 
 
+def test_a_run_that_was_killed_before_it_began_leaves_nothing(model, tmp_path):
+    (tmp_path / "out.parquet.parts").mkdir()
+    encode_files(model, write_lines(tmp_path / "in.txt", ["rain"]), tmp_path / "out.parquet")
+    assert names(tmp_path) == ["in.txt", "out.parquet"]
+
+
 @pytest.mark.parametrize("options", [["--workers", "2"], ["--shards"]])
 def test_standard_input_cannot_be_resumed(model, tmp_path, options):
     result = run("encode", "-", tmp_path / "out.parquet", "-m", model.settings.model, *options, input="rain\n")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from sen2pro.errors import Sen2ProError
@@ -133,8 +133,14 @@ class RunFolder:
 
 
 def tidy(output: Path) -> None:
-    """Delete what a killed run may have left of a job that was done."""
+    """Delete what a killed run may have left of a job that was done, or that had not begun."""
+    parts = output.with_name(f"{output.name}.parts")
     remove_abandoned(output)
-    remove_abandoned(output.with_name(f"{output.name}.parts"))
+    remove_abandoned(parts)
+    if parts.is_dir() and not parts.is_symlink():
+        remove_abandoned(parts / plans.FILE)
+        with suppress(OSError), locked(parts) as free:
+            if free:
+                parts.rmdir()  # which an empty folder allows, and no other
     if output.is_dir() and (output / shards.MANIFEST).is_file():
         (output / plans.FILE).unlink(missing_ok=True)

@@ -58,7 +58,6 @@ class About:
     passes: int
     device: str
     threads: int
-    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -46,7 +46,6 @@ class Summary:
     dim: int
     seconds: float
     resumed: int = 0
-    notes: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:
         rows, skipped = self.report.rows, len(self.report.skipped)
