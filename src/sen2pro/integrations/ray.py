@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import logging
 import pickle
+import signal
 import statistics
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -234,10 +236,17 @@ class RayEngine:
         if ray.is_initialized():
             return
         quiet: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
+        before = signal.getsignal(signal.SIGTERM)
+        if self.address is not None:
+            _LOG.info(
+                "connecting to the Ray cluster at %s; for a wrong address, Ray takes minutes to say so", self.address
+            )
         try:
             ray.init(self.address, **quiet)
         except (ConnectionError, ValueError, RuntimeError) as error:
             raise Sen2ProError(f"there is no Ray cluster at {self.address!r}: {error}") from None
+        if threading.current_thread() is threading.main_thread() and before is not None:
+            signal.signal(signal.SIGTERM, before)  # Ray's own handler ends the process with a trace
         self._began = True
 
     def _add_actor(self) -> None:
