@@ -64,9 +64,11 @@ class Interfering(RayEngine):
         self.happens, self.happened, self.added, self.helped = happens, False, 0, 0
 
     def run(self, units, place, how, advance):
-        ray.wait(list(self._starting), num_returns=max(1, len(self._starting)), timeout=60)
+        for ref in list(self._starting):  # wait for all actors, so that each has a unit in hand
+            ray.wait([ref], timeout=60)
+            self._greet(ref, [], {})
         for done in super().run(units, place, how, advance):
-            if not self.happened and len(self._actors) == self.workers:
+            if not self.happened:
                 self.happens(self)
                 self.happened = True
             yield done
