@@ -17,7 +17,7 @@ setup: $(READY) ## Create .venv and install the package with all that developmen
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[offline,plot,eval,mteb,setfit,search,postgres,qdrant,langchain,llamaindex,haystack,dev]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[offline,plot,eval,mteb,setfit,search,postgres,qdrant,langchain,llamaindex,haystack,ray,dev]'
 	@touch $@
 
 demo: $(READY) ## Run the main job on the embedded default model: a table and a picture
@@ -48,6 +48,10 @@ bench: $(READY) ## Measure cost, quality of variances and use downstream: tables
 	$(BIN)/python benchmarks/speed.py
 	$(BIN)/python benchmarks/memory.py
 	$(BIN)/python benchmarks/storage.py
+	$(BIN)/python benchmarks/scale.py kills
+	$(BIN)/python benchmarks/scale.py memory
+	$(BIN)/python benchmarks/scale.py speed
+	$(BIN)/python benchmarks/scale.py paper
 	$(BIN)/python benchmarks/variance_quality.py
 	$(BIN)/python benchmarks/downstream.py --hundred
 	$(BIN)/python benchmarks/variance_features.py

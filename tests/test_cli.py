@@ -172,12 +172,12 @@ def test_a_read_only_folder_is_said_before_the_work():
 
 
 @pytest.mark.parametrize(("how", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
-def test_a_stopped_run_exits_cleanly_and_leaves_no_file(tiny_folder, tmp_path, how, code):
+def test_a_stopped_run_exits_cleanly_and_keeps_what_is_done(tiny_folder, tmp_path, how, code):
     (tmp_path / "in.txt").write_text("the dog runs in the park\n" * 20_000)
     process = spawn("encode", tmp_path / "in.txt", tmp_path / "out.parquet", "-m", tiny_folder)
     deadline = time.monotonic() + 120
     while not _written(tmp_path) and time.monotonic() < deadline and process.poll() is None:
-        time.sleep(0.1)  # until the first chunk is on disk
+        time.sleep(0.1)  # until the first unit is on disk
     process.send_signal(how)
     try:
         _, errors = process.communicate(timeout=60)
@@ -185,7 +185,9 @@ def test_a_stopped_run_exits_cleanly_and_leaves_no_file(tiny_folder, tmp_path, h
         process.kill()
     assert process.returncode == code, errors
     assert "Traceback" not in errors
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["in.txt", "tiny-bert"]
+    assert "the same command goes on from there" in errors
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["in.txt", "out.parquet.parts", "tiny-bert"]
+    assert not [p for p in tmp_path.rglob("*") if ".partial" in p.name]
 
 
 def test_a_killed_run_leaves_nothing_that_looks_whole(tiny_folder, tmp_path):
@@ -200,7 +202,7 @@ def test_a_killed_run_leaves_nothing_that_looks_whole(tiny_folder, tmp_path):
 
 
 def _written(folder):
-    return any(path.stat().st_size > 1000 for path in folder.glob(".out.parquet.*.partial"))
+    return any(folder.glob("out.parquet.parts/units/*/unit-*.parquet"))
 
 
 def test_compare_shows_similarity_distances_and_where_the_doubt_comes_from():

@@ -99,15 +99,19 @@ def test_a_signal_that_is_ignored_stays_ignored(tiny_folder, tmp_path):
 def test_the_next_run_removes_what_a_killed_one_left(tiny_folder, sentences, tmp_path, suffix):
     output = tmp_path / f"out.{suffix}"
     process = spawn("encode", sentences, output, "-m", tiny_folder, "--samples", "2")
-    wait_for(process, lambda: any(path.stat().st_size for path in partials(tmp_path)))
+    wait_for(process, lambda: list(tmp_path.rglob("unit-*.parquet")))
+    wait_for(process, lambda: [path for path in partials(tmp_path) if ".unit-" in path.name])
     stop(process, signal.SIGKILL)
-    assert partials(tmp_path)
+    assert list(tmp_path.glob("*.parts"))
     assert not output.exists()
     other = tmp_path / f".elsewhere.{suffix}.{process.pid}.partial"
     other.touch()  # of another target: not ours to delete
     (tmp_path / "two.txt").write_text(f"{SENTENCE}\nrain\n")
-    result = run("encode", tmp_path / "two.txt", output, "-m", tiny_folder, "--samples", "2")
+    arguments = ("encode", tmp_path / "two.txt", output, "-m", tiny_folder, "--samples", "2")
+    assert run(*arguments).exit_code == 2  # the unfinished run is one of another input
+    result = run(*arguments, "--restart")
     assert result.exit_code == 0, result.output
+    assert not list(tmp_path.glob("*.parts"))
     assert partials(tmp_path) == [other]
 
 

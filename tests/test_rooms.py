@@ -21,14 +21,15 @@ ALLOWED = {
     "classification": BASE | {"encoder", "sampling", "estimation", "metrics", "model"},
     "confidence": BASE | {"encoder", "sampling", "estimation", "metrics", "model"},
     "specificity": BASE | {"encoder", "sampling", "estimation", "metrics", "model"},
+    "scale": BASE | {"encoder", "sampling", "estimation", "model"},
     "search": BASE | {"encoder", "sampling", "estimation", "metrics", "model", "confidence"},
     "integrations": BASE
-    | {"encoder", "sampling", "estimation", "metrics", "model", "classification", "confidence", "search"},
+    | {"encoder", "sampling", "estimation", "metrics", "model", "classification", "confidence", "search", "scale"},
     "paper": BASE
     | {"encoder", "sampling", "estimation", "metrics", "model", "classification", "confidence", "specificity"},
     "cli": BASE
     | {"encoder", "sampling", "estimation", "metrics", "model", "classification", "confidence", "specificity"}
-    | {"search", "paper"},
+    | {"search", "paper", "scale", "integrations"},
     "model": BASE | {"encoder", "sampling", "estimation"},
     "front": BASE,
 }
@@ -98,7 +99,7 @@ def test_nothing_but_the_command_line_imports_the_laboratory(path):
 # A framework that is an extra -> the one file that may import it.
 FRAMEWORKS = {
     "haystack": "integrations/haystack.py", "langchain_core": "integrations/langchain.py",
-    "llama_index": "integrations/llama_index.py",
+    "llama_index": "integrations/llama_index.py", "ray": "integrations/ray.py",
 }  # fmt: skip
 
 

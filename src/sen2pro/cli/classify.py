@@ -214,6 +214,33 @@ def _load(
     return classifier, predicted()
 
 
+def _load_encoded(
+    folder: str, model: str | None, path: str, *, ids: bool
+) -> tuple[Sen2ProClassifier, Iterator[tuple[list[Record], Array64]]]:
+    """Return a classifier; and the rows of a file or folder of Gaussians, which are not encoded again."""
+    from sen2pro.classification import Sen2ProClassifier
+    from sen2pro.files.gaussians import outline, stream
+
+    found = outline(path)
+    if "text" not in found.strings or (ids and "id" not in found.strings):
+        raise Sen2ProError(f"{path} keeps no {'texts' if 'text' not in found.strings else 'ids'}; encode with them")
+    if not found.rows:
+        raise Sen2ProError(f"there are no sentences in {path}")
+    for _ in stream(path, _CHUNK):
+        pass  # a first pass: at its end the digest is compared
+    classifier = Sen2ProClassifier.load(folder, model=model)
+
+    def predicted() -> Iterator[tuple[list[Record], Array64]]:
+        with progress(found.rows, None, unit="sentences", title="classifying") as advance:
+            for piece in stream(path, _CHUNK, verify=False):
+                names: Sequence[str | None] = piece.ids or [None] * len(piece.gaussian)
+                records = [Record(id, text) for id, text in zip(names, piece.texts or (), strict=True)]
+                yield records, classifier.predict_proba(piece.gaussian)
+                advance(len(records))
+
+    return classifier, predicted()
+
+
 @app.command()
 def predict(
     folder: _Folder,
@@ -225,6 +252,9 @@ def predict(
     skip_blank: options.SkipBlank = False,
     overwrite: options.Overwrite = False,
     model: _Encoder = None,
+    encoded: Annotated[
+        bool, Option("--encoded", help="The input is what sen2pro encode wrote, a file or a folder of shards.")
+    ] = False,
 ) -> None:
     """Predict the class of each sentence of a file, with its probability.
 
@@ -233,8 +263,13 @@ def predict(
     """
     path = options.check_output(output, (".csv", ".tsv", ".jsonl"), [input], overwrite=overwrite)
     suffix, total, ids = path.suffix.lower(), 0, id_column is not None
-    source = Source(input, column, id_column, skip_blank=skip_blank, longest_line=longest_line)
-    classifier, predicted = _load(folder, model, source)
+    if encoded:
+        if column or id_column not in (None, "id"):
+            raise Sen2ProError("what sen2pro encode wrote has its own columns, text and id; name no other")
+        classifier, predicted = _load_encoded(folder, model, input, ids=ids)
+    else:
+        source = Source(input, column, id_column, skip_blank=skip_blank, longest_line=longest_line)
+        classifier, predicted = _load(folder, model, source)
     classes = classifier.classes_.tolist()
     names = [*(["id"] if ids else []), "text", "label", "probability"]
     with options.notes() as gathered, replacing(path) as part, part.open("w", encoding="utf-8", newline="") as file:

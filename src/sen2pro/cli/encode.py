@@ -1,50 +1,96 @@
-"""`sen2pro encode`: a file of sentences becomes a file of Gaussians."""
+"""`sen2pro encode`: files of sentences become a file of Gaussians."""
 
-from typing import Annotated, Any
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
 from sen2pro.cli import options
 from sen2pro.cli.terminal import Console
-from sen2pro.errors import Sen2ProError
-from sen2pro.files.sentences import Source
+from sen2pro.errors import Sen2ProError, Sen2ProWarning, TruncationWarning, one_of
 from sen2pro.files.text import LONGEST_LINE
-from sen2pro.progress import progress
+
+if TYPE_CHECKING:
+    from sen2pro.scale import Engine, Summary
+
+_ENGINES = ("local", "ray")
+_MOST_SHOWN = 100  # rows that were skipped
 
 
 @options.with_settings()
 def encode(
     settings: dict[str, Any],
     input: Annotated[
-        str, Argument(help="Text (a sentence a line), CSV, TSV, JSONL or Parquet, also .gz; - is standard input.")
+        list[str],
+        Argument(
+            help="Text (a sentence a line), CSV, TSV, JSONL or Parquet, also .gz: files, a folder or a pattern; - is "
+            "standard input."
+        ),
     ],
-    output: Annotated[str, Argument(help="A .parquet or .safetensors file.")],
+    output: Annotated[str, Argument(help="A .parquet or .safetensors file; with --shards a new folder.")],
     column: options.Column = None,
     longest_line: options.LongestLine = LONGEST_LINE,
     id_column: Annotated[str | None, Option(help="Column with ids to keep (Parquet output).")] = None,
+    keep_column: Annotated[list[str] | None, Option(help="Other column to keep; may be given again.")] = None,
     text: Annotated[bool, Option(help="Keep the sentences in the file (Parquet output).")] = True,
     skip_blank: options.SkipBlank = False,
+    on_error: Annotated[str, Option(help="At a row that cannot be read or encoded: fail, or skip it.")] = "fail",
+    shards: Annotated[bool, Option("--shards", help="Write a folder of Parquet files.")] = False,
+    workers: Annotated[int, Option(help="Processes, each with one thread. (ray: actors, 0 is all CPUs)", min=0)] = 1,
+    engine: Annotated[str, Option(help="local, or ray for a cluster.")] = "local",
+    address: Annotated[str | None, Option(help="Of a Ray cluster. (default: one on this machine)")] = None,
+    restart: Annotated[bool, Option("--restart", help="Throw an unfinished run away and begin anew.")] = False,
     overwrite: options.Overwrite = False,
     batch_size: Annotated[
         int | None, Option(help="Forward passes at once: speed and memory, not the result. (default: what fits)", min=1)
     ] = None,
 ) -> None:
-    """Turn a file of sentences into a file of Gaussians.
+    """Turn files of sentences into a file of Gaussians.
 
-    Streams: memory does not grow with the file. The output appears under its name only when it is complete.
+    Streams: memory does not grow with the files. The output appears under its name only when it is complete. A run
+    that was stopped or killed goes on where it was if the same command is given again.
     """
-    from sen2pro.files.encoding import encode_into
-    from sen2pro.files.gaussians import GaussianWriter
+    from sen2pro.scale import encode_files
 
-    parquet = output.lower().endswith(".parquet")
-    if id_column and not parquet:
-        raise Sen2ProError("ids are kept in Parquet files only; name the output .parquet")
-    source = Source(input, column, id_column, skip_blank=skip_blank, longest_line=longest_line)
-    number = source.count()
-    with GaussianWriter(output, overwrite=overwrite) as writer, options.notes() as gathered:
-        model = options.load(**settings)
-        kept = {"ids": bool(id_column), "texts": text and parquet}
-        with progress(number, None, unit="sentences") as advance:
-            total, far = encode_into(writer, model, source, **kept, batch_size=batch_size, advance=advance)
-    Console().say(f"{total} sentence{'s' * (total != 1)} -> {output} ({model.dim} dimensions)")
-    options.report(options.together(gathered, total), model.signature(), far=far, total=total)
+    with options.notes() as gathered:
+        done = encode_files(
+            _model(engine, settings), input, output, column=column, id_column=id_column, keep=keep_column or (),
+            text=text, skip_blank=skip_blank, on_error=on_error, shards=shards, workers=max(1, workers),
+            engine=_engine(engine, workers, address, settings), restart=restart, overwrite=overwrite,
+            batch_size=batch_size, longest_line=longest_line,
+        )  # fmt: skip
+    Console().say(str(done))
+    _show_skipped(done)
+    report = done.report
+    cut = [TruncationWarning(report.cut, report.rows, report.limit)] if report.cut else []
+    more = [*map(Sen2ProWarning, report.notes), *cut]
+    options.report([*gathered, *more], done.signature, far=report.far, total=report.rows)
+
+
+def _model(engine: str, settings: dict[str, Any]) -> Any:
+    """Return the settings of the model, which a cluster loads, or a function that loads it here."""
+    from sen2pro.settings import Settings
+
+    return Settings(**settings) if engine == "ray" else lambda: options.load(**settings)
+
+
+def _engine(name: str, workers: int, address: str | None, settings: dict[str, Any]) -> Engine | None:
+    if one_of("engine", name, _ENGINES) == "ray":
+        from sen2pro.integrations.ray import RayEngine
+
+        gpus = 1 if str(settings["device"]).startswith("cuda") else 0
+        return RayEngine(workers or None, address=address, gpus=gpus)
+    if address is not None:
+        raise Sen2ProError("an address is that of a Ray cluster; pass engine='ray' too")
+    if workers == 0:
+        raise Sen2ProError("workers=0 means all CPUs of a Ray cluster; here give a number")
+    return None
+
+
+def _show_skipped(done: Summary) -> None:
+    skipped = done.report.skipped
+    for place, why in skipped[:_MOST_SHOWN]:
+        Console().say(f"skipped: {place}: {why}", style="yellow")
+    if len(skipped) > _MOST_SHOWN:
+        Console().say(f"and {len(skipped) - _MOST_SHOWN:,} more", style="yellow")

@@ -30,7 +30,11 @@ def index(
     ] = None,
     alpha: Annotated[float | None, Option(help="Of the ranking sen2pro. (default: that of each pair)")] = None,
     encoded: Annotated[
-        bool, Option("--encoded", help="The input is what sen2pro encode wrote (Parquet); it is not encoded again.")
+        bool,
+        Option(
+            "--encoded",
+            help="The input is what sen2pro encode wrote (Parquet, or a folder of shards); not encoded again.",
+        ),
     ] = False,
     duplicates: Annotated[str, Option(help="refuse or replace ids that stand there twice.")] = "refuse",
     skip_blank: options.SkipBlank = False,

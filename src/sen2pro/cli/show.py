@@ -1,16 +1,16 @@
-"""`sen2pro show`: the first rows of a file of Gaussians."""
+"""`sen2pro show`: the first rows of a file of Gaussians, or of a folder of shards."""
 
+from pathlib import Path
 from typing import Annotated, Any
 
 from typer import Argument, Option
 
 from sen2pro.cli.terminal import Console
 from sen2pro.errors import Sen2ProError
-from sen2pro.files import parquet
 
 
 def show(
-    file: Annotated[str, Argument(help="A file that encode wrote.")],
+    file: Annotated[str, Argument(help="A file or a folder of shards that encode wrote.")],
     rows: Annotated[int, Option("--rows", "-n", help="How many rows.", min=1)] = 10,
     certain: Annotated[bool, Option("--certain", help="Least uncertain first (by data variance, if there).")] = False,
     uncertain: Annotated[bool, Option("--uncertain", help="Most uncertain, which are the vaguest, first.")] = False,
@@ -50,9 +50,12 @@ def show(
 
 def _by_source(path: str) -> dict[str, Any]:
     """Return the variance of each source of uncertainty, where a file has them."""
-    if not path.lower().endswith(".parquet"):
+    import numpy as np
+
+    from sen2pro.files.gaussians import stream
+
+    if not Path(path).is_dir() and not path.lower().endswith(".parquet"):
         return {}
-    with parquet.opened(path) as file:
-        names = [name for name in ("model_variance", "data_variance") if name in file.schema_arrow.names]
-        table = file.read(columns=names)
-    return {name.replace("_", " "): table.column(name).to_numpy() for name in names}
+    parts = [piece.totals for piece in stream(path, 8192, verify=False)]
+    names = list(parts[0]) if parts else []
+    return {name.replace("_", " "): np.concatenate([each[name] for each in parts]) for name in names}

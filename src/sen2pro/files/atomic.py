@@ -83,10 +83,30 @@ def _temporary(path: Path, *, folder: bool) -> Iterator[Path]:
         _delete(temporary)
         temporary.mkdir() if folder else temporary.touch()
         try:
-            with _locked(temporary):
+            with locked(temporary):
                 yield temporary
         finally:
             _delete(temporary)
+
+
+@contextmanager
+def abandoning(path: str | Path) -> Iterator[None]:
+    """Give a file or folder a temporary name at once, and delete it when the block ends.
+
+    Killed in between, a process leaves the temporary name, which `remove_abandoned` knows.
+
+    >>> import tempfile
+    >>> folder = Path(tempfile.mkdtemp()) / "old"
+    >>> folder.mkdir()
+    >>> with abandoning(folder):
+    ...     folder.exists()
+    False
+    """
+    path = Path(path)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}-{next(_NUMBERS)}.partial")
+    path.rename(temporary)
+    yield
+    _delete(temporary)
 
 
 def remove_abandoned(path: str | Path) -> None:
@@ -96,7 +116,7 @@ def remove_abandoned(path: str | Path) -> None:
     for place in list(path.parent.iterdir()) if path.parent.is_dir() else ():
         match = pattern.fullmatch(place.name)
         if match and not _is_alive(int(match[1])):
-            with _locked(place) as free:
+            with locked(place) as free:
                 if free:
                     _delete(place)
 
@@ -118,7 +138,7 @@ def _delete(temporary: Path) -> None:
 
 
 @contextmanager
-def _locked(place: Path) -> Iterator[bool]:
+def locked(place: Path) -> Iterator[bool]:
     """Lock a file or folder, and tell whether no other process has: process ids mean nothing on another machine."""
     file, free = None, False
     with suppress(OSError):  # the file is gone, or locked, or on a file system without locks

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -45,3 +46,12 @@ class ContentDigest:
         columns = {name: state.hexdigest() for name, state in self._columns.items()}
         content = json.dumps({"columns": columns, "about": about}, sort_keys=True)
         return f"xxh3-128:{xxhash.xxh3_128_hexdigest(content.encode())}"
+
+
+def file_digest(path: str | Path) -> str:
+    """Return the digest of the bytes of a file, whatever it holds."""
+    state = xxhash.xxh3_128()
+    with Path(path).open("rb") as file:
+        while block := file.read(1 << 20):
+            state.update(block)
+    return f"xxh3-128:{state.hexdigest()}"

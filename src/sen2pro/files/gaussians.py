@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from sen2pro.checks import check_text, listed
 from sen2pro.errors import Sen2ProError, Sen2ProWarning, one_of, shown
-from sen2pro.files import parquet, tensors
+from sen2pro.files import parquet, shards, tensors
 from sen2pro.files.atomic import replacing
 from sen2pro.files.digests import ContentDigest
 from sen2pro.files.text import check_path
@@ -25,9 +25,12 @@ from sen2pro.gaussian import Gaussian
 from sen2pro.signature import Signature
 
 SUFFIXES = (".parquet", ".safetensors")
+# The types of columns that can be kept besides, as Arrow calls them.
+KEPT_TYPES = ("string", "int64", "double", "bool")
 _SINGLE, _SIGNATURE, _DIGEST = "sen2pro.single", "sen2pro.signature", "sen2pro.digest"
 _VECTORS, _STRINGS = ("mean", "variance"), ("id", "text")
 _TOTALS = ("model_variance", "data_variance")
+COLUMNS = (*_STRINGS, *_VECTORS, "coverage", "total_variance", *_TOTALS)  # of our own
 _BATCH_AXES = {"mean": "rows k", "variance": "rows k", "coverage": "rows"}
 _BATCH = 8192  # rows of a Parquet file that are decoded at once
 _MOST_SHRUNK, _SMALL = 1000, 1 << 26  # no Gaussians shrink that much; what is small is not asked
@@ -83,7 +86,8 @@ def _suffix(path: Path) -> str:
 class GaussianWriter:
     """Write Gaussians chunk by chunk under a temporary name, renamed when all is well.
 
-    A run that fails or is killed never leaves a half file. Memory does not grow with the number of chunks.
+    A run that fails or is killed never leaves a half file. Memory does not grow with the number of chunks, but for 8
+    bytes a row where there are ids: `check_ids` warns of those that stand there twice.
 
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp()) / "two.parquet"
@@ -94,8 +98,8 @@ class GaussianWriter:
     array([0., 1.], dtype=float32)
     """
 
-    def __init__(self, path: str | Path, *, overwrite: bool = False) -> None:
-        self.path = check_path(path)
+    def __init__(self, path: str | Path, *, overwrite: bool = False, check_ids: bool = True) -> None:
+        self.path, self._check_ids = check_path(path), check_ids
         self._format = _suffix(self.path)
         if self.path.is_dir():
             raise Sen2ProError(f"{self.path} is a folder; give a file name ending in {' or '.join(SUFFIXES)}")
@@ -112,6 +116,10 @@ class GaussianWriter:
         self._ids = arrays.array("q")  # hashes: 8 bytes a row
         self._parquet: Any = None
         self._tensors: dict[str, IO[bytes]] = {}
+        self.notes: dict[str, str] = {}
+        """What else a Parquet file shall say of itself, under names that begin with `sen2pro.`."""
+        self.digest = ""
+        """The digest of what was written, when all of it is."""
 
     def __enter__(self) -> GaussianWriter:
         self._temporary = self._open.enter_context(replacing(self.path))
@@ -120,35 +128,39 @@ class GaussianWriter:
 
     def write(
         self, gaussian: Gaussian, *, ids: Sequence[str] | None = None, texts: Sequence[str] | None = None,
-        parts: Mapping[str, Gaussian] | None = None,
+        parts: Mapping[str, Gaussian] | None = None, totals: Mapping[str, Any] | None = None,
+        columns: Mapping[str, Any] | None = None,
     ) -> None:  # fmt: skip
         """Add a batch (or a single Gaussian, which then must be the only one).
 
         A Parquet file also gets the column `total_variance` and, where `parts` gives the Gaussians of the sources as
-        `encode_sources` does, `model_variance` and `data_variance`: for other tools, to sort and filter by.
+        `encode_sources` does, `model_variance` and `data_variance`: for other tools, to sort and filter by. `totals`
+        gives these two by name instead. `columns` are Arrow arrays to keep besides (see `KEPT_TYPES`).
         """
         if self._temporary == self.path:
             raise Sen2ProError("write inside a with block: with GaussianWriter(path) as writer: ...")
         rows = gaussian.mean.size // gaussian.dim
         given = (("id", ids), ("text", texts))
         strings = {name: _as_texts(name, values, rows) for name, values in given if values is not None}
-        if strings and self._format != ".parquet":
-            raise Sen2ProError(f"safetensors holds numbers only; to keep the {' and '.join(strings)}, write .parquet")
+        named = [*strings, *(columns or {})]
+        if named and self._format != ".parquet":
+            raise Sen2ProError(f"safetensors holds numbers only; to keep the {' and '.join(named)}, write .parquet")
         numbers = _arrays(gaussian)
-        kind = (gaussian.dim, {*strings, *numbers}, gaussian.signature)
+        kind = (gaussian.dim, {*named, *numbers}, gaussian.signature)
         if self._shape is not None and 1 in (len(self._shape), len(gaussian.shape)):
             raise Sen2ProError("a single Gaussian fills a file; write batches to write several times")
         if self._shape is not None and kind != self._kind:
             raise Sen2ProError("every batch of a file must have the same dimensions, columns and signature")
         self._shape, self._kind = gaussian.shape, kind
         self._rows += rows
-        self._ids.extend(map(hash, strings.get("id", ())))
+        self._ids.extend(map(hash, strings.get("id", ())) if self._check_ids else ())
         for name, values in strings.items():
             self._digest.texts(name, values)
         for name, array in numbers.items():
             self._digest.numbers(name, array)
         if self._format == ".parquet":
-            self._write_parquet(gaussian, strings, {"total": gaussian, **(parts or {})})
+            sums = {f"{name}_variance": np.atleast_1d(each.total_variance) for name, each in (parts or {}).items()}
+            self._write_parquet(gaussian, strings, {**sums, **(totals or {})}, columns or {})
             return
         for name, array in numbers.items():
             if name not in self._tensors:
@@ -157,14 +169,14 @@ class GaussianWriter:
             self._tensors[name].write(array.astype("<f4", copy=False).tobytes())
 
     def _write_parquet(
-        self, gaussian: Gaussian, strings: Mapping[str, list[str]], totals: Mapping[str, Gaussian]
+        self, gaussian: Gaussian, strings: Mapping[str, list[str]], totals: Mapping[str, Any], kept: Mapping[str, Any]
     ) -> None:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        columns = {name: pa.array(values, pa.string()) for name, values in strings.items()}
-        for name, each in totals.items():
-            columns[f"{name}_variance"] = pa.array(np.atleast_1d(each.total_variance))
+        columns = {name: pa.array(values, pa.string()) for name, values in strings.items()} | dict(kept)
+        for name, sums in {"total_variance": np.atleast_1d(gaussian.total_variance), **totals}.items():
+            columns[name] = pa.array(sums, pa.float64())
         for name, array in _arrays(gaussian).items():
             flat = pa.array(array.reshape(-1))
             columns[name] = pa.FixedSizeListArray.from_arrays(flat, gaussian.dim) if name in _VECTORS else flat
@@ -191,14 +203,16 @@ class GaussianWriter:
             return
         with self._open:
             self._finish()
-        self._warn_of_duplicates()
+        if self._check_ids:
+            self._warn_of_duplicates()
 
     def _finish(self) -> None:
         if self._shape is None:
             raise Sen2ProError(f"nothing was written to {self.path}")
-        digest = {_DIGEST: _digest_value(self._digest, self._rows, self._shape, self._metadata())}
+        self.digest = _digest_value(self._digest, self._rows, self._shape, self._metadata())
+        digest = {_DIGEST: self.digest}
         if self._parquet is not None:
-            self._parquet.add_key_value_metadata(digest)
+            self._parquet.add_key_value_metadata({**self.notes, **digest})
             self._parquet.close()
             return
         header: dict[str, Any] = {"__metadata__": {**self._metadata(), **digest}}
@@ -239,13 +253,15 @@ def _digest_value(digest: ContentDigest, rows: int, shape: tuple[int, ...], meta
 
 
 def read(path: str | Path, *, verify: bool = True) -> Stored:
-    """Read Gaussians, ids and texts from a file that `Gaussian.save` or `sen2pro encode` wrote.
+    """Read Gaussians, ids and texts from a file that `Gaussian.save` or `sen2pro encode` wrote, or a folder of shards.
 
     Types, shapes and sizes are checked before anything is read. Rows without a value, and numbers that are not finite,
     are refused. `verify` compares the content with its digest, so that a file that changed says so; a file that has
     none, of a version before 0.5, is read with a warning.
     """
     path = check_path(path)
+    if shards.is_folder(path):
+        return _read_folder(path, verify)
     if not path.is_file():
         raise Sen2ProError(f"there is no file {path}")
     digest = ContentDigest()
@@ -280,34 +296,93 @@ class Outline:
     strings: list[str]
     totals: list[str]
     metadata: dict[str, str]
+    kept: tuple[str, ...] = ()
 
     @property
     def signature(self) -> Signature | None:
         """How the Gaussians were made."""
         return Signature.from_json(self.metadata[_SIGNATURE]) if _SIGNATURE in self.metadata else None
 
+    @property
+    def digest(self) -> str | None:
+        """The digest that was written with the content."""
+        return self.metadata.get(_DIGEST)
+
 
 def outline(path: str | Path) -> Outline:
-    """Read what a Parquet file of Gaussians holds, and no number."""
+    """Read what a Parquet file of Gaussians, or a folder of such shards, holds, and no number."""
     path = check_path(path)
+    if shards.is_folder(path):
+        return _folder_outline(path)
     with parquet.opened(path) as file:
         about = file.metadata.metadata or {}
         metadata = {key.decode(): value.decode() for key, value in about.items() if b"sen2pro." in key}
-        names, rows, sizes = file.schema_arrow.names, file.metadata.num_rows, _sizes(file.schema_arrow, path)
+        schema, rows = file.schema_arrow, file.metadata.num_rows
+        sizes = _sizes(schema, path)
         _check_size(path, rows, 4 * rows * sum(sizes.values()))
-        kinds = {name: str(file.schema_arrow.field(name).type) for name in names if name in _TOTALS}
-        totals = [name for name, kind in kinds.items() if kind in ("float", "double")]
-        return Outline(rows, sizes, [name for name in _STRINGS if name in names], totals, metadata)
+        kinds = dict(zip(schema.names, map(str, schema.types), strict=True))
+        totals = [name for name in schema.names if name in _TOTALS and kinds[name] in ("float", "double")]
+        kept = tuple(name for name in schema.names if name not in COLUMNS and kinds[name] in KEPT_TYPES)
+        return Outline(rows, sizes, [name for name in _STRINGS if name in schema.names], totals, metadata, kept)
 
 
-def stream(path: str | Path, size: int, *, verify: bool = True) -> Iterator[tuple[Stored, dict[str, NDArray[Any]]]]:
-    """Yield what a Parquet file holds in batches of at most `size` rows, with the total variances of each source.
+class Piece(NamedTuple):
+    """Some rows of a file: with the total variances of each source, and columns kept besides as Arrow arrays."""
 
-    With `verify` the content is compared with its digest after the last batch.
+    gaussian: Gaussian
+    ids: list[str] | None
+    texts: list[str] | None
+    totals: dict[str, NDArray[np.float64]]
+    columns: dict[str, Any]
+
+    def part(self, start: int, stop: int | None = None) -> Piece:
+        """Return some of the rows."""
+        rows = slice(start, stop)
+        return Piece(
+            self.gaussian[rows],
+            None if self.ids is None else self.ids[rows],
+            None if self.texts is None else self.texts[rows],
+            {name: each[rows] for name, each in self.totals.items()},
+            {name: each[rows] for name, each in self.columns.items()},
+        )
+
+    def write_to(self, writer: GaussianWriter) -> None:
+        """Write these rows."""
+        writer.write(self.gaussian, ids=self.ids, texts=self.texts, totals=self.totals, columns=self.columns)
+
+
+def joined(pieces: Sequence[Piece]) -> Piece:
+    """Return the rows of several pieces, of the same columns and signature, as one."""
+    import pyarrow as pa
+
+    first = pieces[0]
+    if len(pieces) == 1:
+        return first
+    arrays = {
+        name: np.concatenate([_arrays(each.gaussian)[name] for each in pieces]) for name in _arrays(first.gaussian)
+    }
+    return Piece(
+        Gaussian(**arrays, signature=first.gaussian.signature, copy=False),
+        None if first.ids is None else [id for each in pieces for id in each.ids or ()],
+        None if first.texts is None else [text for each in pieces for text in each.texts or ()],
+        {name: np.concatenate([each.totals[name] for each in pieces]) for name in first.totals},
+        {name: pa.concat_arrays([each.columns[name] for each in pieces]) for name in first.columns},
+    )
+
+
+def stream(path: str | Path, size: int, *, verify: bool = True) -> Iterator[Piece]:
+    """Yield what a Parquet file, or a folder of shards, holds in batches of at most `size` rows.
+
+    With `verify` the content is compared with its digest after the last batch of each file.
     """
     path, digest = check_path(path), ContentDigest()
+    if shards.is_folder(path):
+        _folder_outline(path)
+        for shard in shards.files(path):
+            yield from stream(shard, size, verify=verify)
+        return
     found = outline(path)
-    for numbers, strings in _batches(path, found, size, digest if verify else None):
+    for numbers, strings, columns in _batches(path, found, size, digest if verify else None):
         totals = {name: numbers.pop(name) for name in found.totals}
         try:
             gaussian = Gaussian(**numbers, signature=found.signature, copy=False)
@@ -315,20 +390,55 @@ def stream(path: str | Path, size: int, *, verify: bool = True) -> Iterator[tupl
             raise Sen2ProError(f"{path}: {error}") from None
         if any(not np.isfinite(each).all() or (each < 0).any() for each in totals.values()):
             raise Sen2ProError(f"{path}: a total variance is negative or not finite")
-        yield Stored(gaussian, strings.get("id"), strings.get("text")), totals
+        yield Piece(gaussian, strings.get("id"), strings.get("text"), totals, columns)
     shape = (found.rows, found.sizes["mean"])[found.metadata.get(_SINGLE) == "true" :]
-    if verify and found.metadata.get(_DIGEST) != _digest_value(digest, found.rows, shape, found.metadata):
+    if verify and found.digest != _digest_value(digest, found.rows, shape, found.metadata):
         raise Sen2ProError(f"{path} has no digest, or was changed or damaged since it was written. Write it again")
+
+
+def _folder_outline(path: Path) -> Outline:
+    """Read what a folder of shards holds; a shard that is missing, or of another run, is an error."""
+    wanted, found = shards.manifest(path), [outline(file) for file in shards.files(path)]
+    for entry, each, file in zip(wanted["shards"], found, shards.files(path), strict=True):
+        if (each.rows, each.digest) != (entry["rows"], entry["digest"]):
+            raise Sen2ProError(f"{file} is not the file that {shards.MANIFEST} speaks of; write the folder again")
+    full = [each for each in found if each.rows] or found[:1]
+    if len({(*each.sizes.items(), *each.strings, each.metadata.get(_SIGNATURE)) for each in full}) > 1:
+        raise Sen2ProError(f"the shards in {path} have different columns or signatures; write the folder again")
+    return replace(full[0], rows=sum(each.rows for each in found))
+
+
+def _read_folder(path: Path, verify: bool) -> Stored:
+    """Read all shards of a folder into one."""
+    found = _folder_outline(path)
+    numbers = {
+        name: np.empty((found.rows, size)[: 1 + (name in _VECTORS)], np.float32) for name, size in found.sizes.items()
+    }
+    ids: list[str] | None = [] if "id" in found.strings else None
+    texts: list[str] | None = [] if "text" in found.strings else None
+    done = 0
+    for piece in stream(path, _BATCH, verify=verify):
+        here = slice(done, done + len(piece.gaussian))
+        for name, values in _arrays(piece.gaussian).items():
+            if name in numbers:
+                numbers[name][here] = values
+        if ids is not None:
+            ids += piece.ids or ()
+        if texts is not None:
+            texts += piece.texts or ()
+        done = here.stop
+    return Stored(Gaussian(**numbers, signature=found.signature, copy=False), ids, texts)
 
 
 def _batches(
     path: Path, found: Outline, size: int, digest: ContentDigest | None
-) -> Iterator[tuple[dict[str, NDArray[Any]], dict[str, list[str]]]]:
+) -> Iterator[tuple[dict[str, NDArray[Any]], dict[str, list[str]], dict[str, Any]]]:
     """Yield the columns of a file, some rows at a time, and feed them to a digest."""
     done = 0
     with parquet.opened(path, read_dictionary=found.strings) as file:  # texts that repeat are kept once
-        for batch in parquet.batches(file, size, [*found.sizes, *found.strings, *found.totals]):
-            _check_rows(path, batch, done)
+        wanted = [*found.sizes, *found.strings, *found.totals, *found.kept]
+        for batch in parquet.batches(file, size, wanted):
+            _check_rows(path, batch, done, found.kept)
             if done + len(batch) > found.rows:
                 raise Sen2ProError(
                     f"{path} is not a whole Parquet file: more rows than the {found.rows} that its end says"
@@ -337,26 +447,27 @@ def _batches(
             for name in (*found.sizes, *found.totals):
                 column = batch.column(name).flatten() if name in _VECTORS else batch.column(name)
                 shape = (len(batch), found.sizes[name]) if name in _VECTORS else (len(batch),)
-                numbers[name] = column.to_numpy(zero_copy_only=False).astype(np.float32).reshape(shape)
+                kind = np.float64 if name in found.totals else np.float32
+                numbers[name] = column.to_numpy(zero_copy_only=False).astype(kind).reshape(shape)
                 if digest is not None and name in found.sizes:
                     digest.numbers(name, numbers[name])
             strings = {name: parquet.texts(batch.column(name)) for name in found.strings}
             for name, texts in strings.items():
                 if digest is not None:
                     digest.texts(name, texts)
-            yield numbers, strings
+            yield numbers, strings, {name: batch.column(name) for name in found.kept}
             done += len(batch)
         if done != found.rows:
             raise Sen2ProError(f"{path} is not a whole Parquet file: {done} rows where its end says {found.rows}")
 
 
 def _read_parquet(path: Path, digest: ContentDigest | None) -> Content:
-    found = replace(outline(path), totals=[])
+    found = replace(outline(path), totals=[], kept=())
     rows, sizes, metadata = found.rows, found.sizes, found.metadata
     numbers = {name: np.empty((rows, size)[: 1 + (name in _VECTORS)], np.float32) for name, size in sizes.items()}
     strings: dict[str, list[str]] = {name: [] for name in found.strings}
     done = 0
-    for part, texts in _batches(path, found, _BATCH, digest):
+    for part, texts, _ in _batches(path, found, _BATCH, digest):
         here = slice(done, done + len(part["mean"]))
         for name, values in part.items():
             numbers[name][here] = values
@@ -394,9 +505,11 @@ def _sizes(schema: Any, path: Path) -> dict[str, int]:
     return sizes
 
 
-def _check_rows(path: Path, batch: Any, first: int) -> None:
-    """Refuse rows without a value, and vectors with one missing."""
+def _check_rows(path: Path, batch: Any, first: int, kept: Sequence[str]) -> None:
+    """Refuse rows without a value, but for columns that are only kept, and vectors with one missing."""
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        if name in kept:
+            continue
         missing = column.is_null().to_numpy(zero_copy_only=False)
         if not missing.any() and name in _VECTORS and column.flatten().null_count:
             inner = column.flatten().is_null().to_numpy(zero_copy_only=False)

@@ -27,12 +27,12 @@ def opened(path: str | Path, **options: Any) -> Iterator[Any]:
         raise Sen2ProError(f"{path} is not a whole Parquet file: {first_line(error)}") from None
 
 
-def batches(file: Any, size: int, columns: list[str] | None = None) -> Iterator[Any]:
-    """Yield what an opened file holds in batches of at most `size` rows.
+def batches(file: Any, size: int, columns: list[str] | None = None, first: int = 0) -> Iterator[Any]:
+    """Yield what an opened file holds in batches of at most `size` rows, from the group of rows `first` on.
 
     pyarrow keeps what it has read of all groups of rows that it was asked for, so it is asked for one group at a time.
     """
-    for group in range(file.num_row_groups):
+    for group in range(first, file.num_row_groups):
         yield from file.iter_batches(batch_size=size, row_groups=[group], columns=columns)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -29,6 +29,14 @@ class Record:
     id: str | None
     text: str
     place: str = field(default="", compare=False)
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A row that is no sentence: where it stands in the file, and what is wrong with it."""
+
+    place: str
+    why: str
 
 
 class Source:
@@ -78,7 +86,18 @@ class Source:
             yield from map(len, self.chunks(4096))
             return
         for first, batch in self._batches():
-            yield len(batch) if self._is_plain(batch) else sum(not is_blank(r.text) for r in self._of(first, batch))
+            plain = self._is_plain(batch)
+            yield len(batch) if plain else sum(not is_blank(_sound(row).text) for row in self._of(first, batch))
+
+    def scan(self) -> Iterator[int | list[Record | Fault]]:
+        """Yield all rows, some at a time, or their number where all of them are sentences and nothing else is kept."""
+        if self.kind != "parquet":
+            rows = self.rows()
+            while chunk := list(islice(rows, 4096)):
+                yield chunk
+            return
+        for first, batch in self._batches():
+            yield len(batch) if self._is_plain(batch) else list(self._of(first, batch))
 
     def chunks(self, size: int) -> Iterator[list[Record]]:
         """Yield the records in lists of at most `size`."""
@@ -90,30 +109,47 @@ class Source:
         return (record for record in self._records() if not is_blank(record.text))
 
     def _records(self) -> Iterator[Record]:
+        return map(_sound, self.rows())
+
+    def rows(self, start: int = 0) -> Iterator[Record | Fault]:
+        """Yield what stands in each row, also in blank ones, from row `start` on (the first is 0).
+
+        What is wrong with one row is a `Fault`, and the next row follows. What is wrong with the file is an error.
+        """
         if self.kind == "parquet":
-            for first, batch in self._batches():
+            for first, batch in self._batches(start):
                 yield from self._of(first, batch)
             return
         with sys.stdin.buffer if self.path == "-" else text.open_binary(self.path) as file:
-            lines = text.lines(file, self._name, self.longest_line)
             if self.kind in ("csv", "tsv"):
-                for number, row in self._table(line for _, line in lines):
-                    yield self._from_row(f"line {number}", row)
+                lines = text.lines(file, self._name, self.longest_line)
+                table = self._table(line for _, line in lines)
+                for number, row in islice(table, start, None):
+                    yield row if isinstance(row, Fault) else self._tried(f"line {number}", self._from_row, row)
                 return
-            for number, line in lines:
-                if self.kind == "text":
-                    yield self._record(f"line {number}", line.rstrip("\r\n"), None)
-                    continue
-                row = documents.parse(line, f"{self._name}, line {number}")
-                if not isinstance(row, dict):
-                    raise self._wrong(f"line {number}", "not a JSON object")
-                yield self._from_row(f"line {number}", row)
+            for number, line in islice(text.raw_lines(file, self._name, self.longest_line), start, None):
+                yield self._tried(f"line {number}", self._from_line, (number, line))
+
+    def _tried(self, place: str, make: Callable[[str, Any], Record], given: Any) -> Record | Fault:
+        try:
+            return make(place, given)
+        except Sen2ProError as error:
+            return Fault(place, str(error))
+
+    def _from_line(self, place: str, given: tuple[int, bytes]) -> Record:
+        line = text.decoded(given[1], self._name, given[0])
+        if self.kind == "text":
+            return self._record(place, line.rstrip("\r\n"), None)
+        row = documents.parse(line, f"{self._name}, {place}")
+        if not isinstance(row, dict):
+            raise self._wrong(place, "not a JSON object")
+        return self._from_row(place, row)
 
     @property
     def _name(self) -> str:
         return "standard input" if self.path == "-" else self.path
 
-    def _table(self, lines: Iterator[str]) -> Iterator[tuple[int, dict[str, Any]]]:
+    def _table(self, lines: Iterator[str]) -> Iterator[tuple[int, dict[str, Any] | Fault]]:
         csv.field_size_limit(self.longest_line)
         reader = csv.reader(lines, delimiter="\t" if self.kind == "tsv" else ",", strict=True)
         first = 1  # line of the row: fields may hold line ends
@@ -130,17 +166,22 @@ class Source:
                 self._column(header)
             first = reader.line_num + 1
             for row in reader:
-                if len(row) != len(header):
+                if len(row) == len(header):
+                    yield first, dict(zip(header, row, strict=True))
+                else:
                     fields = f"{len(row)} field{'s' * (len(row) != 1)}"
-                    raise self._wrong(f"line {first}", f"{fields}, but the header has {len(header)}")
-                yield first, dict(zip(header, row, strict=True))
+                    wrong = self._wrong(f"line {first}", f"{fields}, but the header has {len(header)}")
+                    yield first, Fault(f"line {first}", str(wrong))
                 first = reader.line_num + 1
         except csv.Error as error:
             why = f"{error}; a field with a quote in it is written in quotes, with that one doubled"
             raise self._wrong(f"line {first}", why) from None
 
-    def _batches(self) -> Iterator[tuple[int, Any]]:
-        """Yield batches of the wanted columns, equal texts kept once, each with the number of its first row, from 1."""
+    def _batches(self, start: int = 0) -> Iterator[tuple[int, Any]]:
+        """Yield batches of the wanted columns, equal texts kept once, each with the number of its first row, from 1.
+
+        Rows before `start` are left out; their row groups are not read.
+        """
         import pyarrow as pa
 
         with parquet.opened(self.path) as file:
@@ -152,12 +193,21 @@ class Source:
                 kind = schema.field(name).type
                 if pa.types.is_nested(kind):
                     raise self._wrong("", f"the column {name!r} holds {kind}, not a single value a row")
-        first = 1
         with parquet.opened(self.path, read_dictionary=columns) as file:
-            for batch in parquet.batches(file, 4096, columns):
-                for name in columns:
-                    self._check_texts(first, batch, name)
-                yield first, batch
+            group, first = 0, 1
+            while (
+                start
+                and group < file.num_row_groups
+                and first + (n := file.metadata.row_group(group).num_rows) <= start
+            ):
+                group, first = group + 1, first + n
+            for batch in parquet.batches(file, 4096, columns, first=group):
+                passed = max(0, min(len(batch), start + 1 - first))
+                rest = batch.slice(passed) if passed else batch
+                for name in columns if len(rest) else ():
+                    self._check_texts(first + passed, rest, name)
+                if len(rest):
+                    yield first + passed, rest
                 first += len(batch)
 
     def _check_texts(self, first: int, batch: Any, column: str) -> None:
@@ -175,18 +225,21 @@ class Source:
             if longest > self.longest_line:
                 raise self._wrong(rows, f"a text is longer than {self.longest_line:,} bytes")
 
-    def _of(self, first: int, batch: Any) -> Iterator[Record]:
+    def _of(self, first: int, batch: Any) -> Iterator[Record | Fault]:
+        for number in range(len(batch)):
+            yield self._tried(f"row {first + number}", self._from_batch, (batch, number))
+
+    def _from_batch(self, place: str, given: tuple[Any, int]) -> Record:
         import pyarrow as pa
 
-        for number in range(len(batch)):
-            place = f"row {first + number}"
-            try:
-                row = {name: batch.column(name)[number].as_py() for name in batch.schema.names}
-            except UnicodeDecodeError as error:
-                raise self._wrong(place, f"not UTF-8 (byte {error.start + 1}: {error.reason})") from None
-            except (pa.ArrowException, OverflowError, ValueError) as error:  # a date of the year 100,000, for instance
-                raise self._wrong(place, f"a value that cannot be read: {error}") from None
-            yield self._from_row(place, row)
+        batch, number = given
+        try:
+            row = {name: batch.column(name)[number].as_py() for name in batch.schema.names}
+        except UnicodeDecodeError as error:
+            raise self._wrong(place, f"not UTF-8 (byte {error.start + 1}: {error.reason})") from None
+        except (pa.ArrowException, OverflowError, ValueError) as error:  # a date of the year 100,000, for instance
+            raise self._wrong(place, f"a value that cannot be read: {error}") from None
+        return self._from_row(place, row)
 
     def _is_plain(self, batch: Any) -> bool:
         """Tell whether all rows are sentences and nothing else, by a look at each text that differs from the others."""
@@ -245,3 +298,10 @@ class Source:
 
     def _wrong(self, place: str, what: str) -> Sen2ProError:
         return Sen2ProError(f"{self._name}, {place}: {what}" if place else f"{self._name}: {what}")
+
+
+def _sound(row: Record | Fault) -> Record:
+    """Return a row that is a sentence; a fault is raised."""
+    if isinstance(row, Fault):
+        raise Sen2ProError(row.why)
+    return row

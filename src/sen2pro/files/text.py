@@ -50,7 +50,12 @@ def lines(file: IO[bytes], name: str, longest: int = LONGEST_LINE) -> Iterator[t
 
     Errors call it `name`. A line may have `longest` bytes: a small compressed file can hold one that fills the memory.
     """
-    number, encoding = 0, "utf-8-sig"
+    return ((number, decoded(line, name, number)) for number, line in raw_lines(file, name, longest))
+
+
+def raw_lines(file: IO[bytes], name: str, longest: int = LONGEST_LINE) -> Iterator[tuple[int, bytes]]:
+    """Yield number and bytes of each line, for `decoded`; arguments as for `lines`."""
+    number = 0
     try:
         while line := file.readline(longest + 1):
             number += 1
@@ -59,12 +64,17 @@ def lines(file: IO[bytes], name: str, longest: int = LONGEST_LINE) -> Iterator[t
                     f"{name}, line {number}: longer than {longest:,} bytes; is this a file of lines? A longer one can "
                     "be allowed: longest_line=..."
                 )
-            yield number, line.decode(encoding)
-            encoding = "utf-8"
-    except UnicodeDecodeError as error:
-        raise Sen2ProError(f"{name}, line {number}: not UTF-8 (byte {error.start + 1}: {error.reason})") from None
+            yield number, line
     except (EOFError, zlib.error, lzma.LZMAError, OSError) as error:
         if isinstance(error, OSError) and error.errno is not None:  # the disk, not the archive
             raise
         kind = _COMPRESSED.get(Path(name).suffix.lower(), "compressed")
         raise Sen2ProError(f"{name} is not a whole {kind} file: {error}") from None
+
+
+def decoded(line: bytes, name: str, number: int) -> str:
+    """Return the text of a line in UTF-8; the first one may begin with a byte order mark."""
+    try:
+        return line.decode("utf-8-sig" if number == 1 else "utf-8")
+    except UnicodeDecodeError as error:
+        raise Sen2ProError(f"{name}, line {number}: not UTF-8 (byte {error.start + 1}: {error.reason})") from None

@@ -129,7 +129,7 @@ class Index:
         confidence: SearchConfidence | str | Path | None = None, duplicates: str = "refuse", overwrite: bool = False,
         allow_pickle: bool = False, show_progress_bar: Show = None,
     ) -> Index:  # fmt: skip
-        """Make an index of a Parquet file that `sen2pro encode` wrote, without encoding again.
+        """Make an index of what `sen2pro encode` wrote, a Parquet file or a folder of shards, without encoding again.
 
         `model` must be the one that made the file, with its settings. Such a file has no plain vectors, so documents
         are ranked by the cosine of the means, or by a distance. Other parameters are as for `build`.

@@ -1,0 +1,373 @@
+"""Encode files of any size: the whole run, from what is asked for to the finished file."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import shutil
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+
+from sen2pro.errors import Sen2ProError, one_of
+from sen2pro.files import shards as shard_files
+from sen2pro.files.gaussians import GaussianWriter, read, stream
+from sen2pro.files.inputs import InputFile, Inputs, expand
+from sen2pro.files.text import LONGEST_LINE, check_path
+from sen2pro.progress import Show, progress
+from sen2pro.scale import plan as plans
+from sen2pro.scale.engines import Engine, InProcess, Model, Processes
+from sen2pro.scale.folder import RunFolder, tidy
+from sen2pro.scale.joining import Regrouped, join
+from sen2pro.scale.plan import About, Plan, unit_rows
+from sen2pro.scale.units import NOTE, How, Report, Unit, cut_into_chunks, encode_chunk
+from sen2pro.signature import Signature
+
+_LOG = logging.getLogger("sen2pro")
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+ON_ERROR = ("fail", "skip")
+_CHANGED = "the input was changed while it was read; begin anew with restart=True"
+
+
+@dataclass
+class Summary:
+    """What a run did.
+
+    `report` says what became of the rows, those of earlier runs too, of which there were `resumed`. `dim` is the number
+    of dimensions.
+    """
+
+    output: Path
+    report: Report
+    signature: Signature
+    dim: int
+    seconds: float
+    resumed: int = 0
+
+    def __str__(self) -> str:
+        rows, skipped = self.report.rows, len(self.report.skipped)
+        parts = [f"{rows:,} sentence{'s' * (rows != 1)} -> {self.output} ({self.dim} dimensions)"]
+        parts += [f"{skipped:,} row{'s' * (skipped != 1)} skipped"] * bool(skipped)
+        parts += [f"{self.resumed:,} of them by an earlier run"] * bool(self.resumed)
+        speed = (rows - self.resumed) / max(self.seconds, 1e-9)
+        return f"{', '.join(parts)}, {self.seconds:,.1f} seconds" + f", {speed:,.0f} a second" * (rows > 1)
+
+
+def encode_files(
+    model: Model, inputs: str | Path | Sequence[str | Path], output: str | Path, *, column: str | None = None,
+    id_column: str | None = None, keep: Sequence[str] = (), text: bool = True, skip_blank: bool = False,
+    on_error: str = "fail", shards: bool = False, workers: int = 1, engine: Engine | None = None, restart: bool = False,
+    overwrite: bool = False, batch_size: int | None = None, longest_line: int = LONGEST_LINE,
+    show_progress_bar: Show = None,
+) -> Summary:  # fmt: skip
+    r"""Turn files of sentences into a file of Gaussians, or a folder of shards.
+
+    A run that was stopped or killed goes on where it was when it is called again, and writes the same bytes. Until the
+    end its parts are in the folder OUTPUT.parts. Memory does not grow with the input.
+
+    Parameters
+    ----------
+    model
+        A `Sen2Pro`, its `Settings`, or a function that loads one.
+    inputs
+        Files, a folder or a pattern (see `sen2pro.files.inputs.expand`), read one after the other as `Source` reads
+        them; `-` is standard input, which can be read only once, so such a run cannot be resumed.
+    output
+        A .parquet or .safetensors file; with `shards` the name of a new folder.
+    column, id_column, skip_blank, longest_line
+        As for `sen2pro.files.sentences.Source`.
+    keep
+        Other columns to keep: texts, numbers or truths.
+    text
+        Whether to keep the sentences in the output (Parquet).
+    on_error
+        `fail` stops at a row that cannot be read or encoded and names it; `skip` leaves it out and goes on.
+    workers, engine
+        So many processes of this machine, each with one thread; or an engine such as
+        `sen2pro.integrations.ray.RayEngine`. They change the speed, not the bytes.
+    restart
+        Throw an unfinished run away. Without it, an unfinished run of another input or other settings is an error.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from sen2pro import Gaussian, Sen2Pro
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> _ = (folder / "in.txt").write_text("One sentence.\nAnother one.\n")
+    >>> model = Sen2Pro("all-MiniLM-L6-v2", method="one-pass")
+    >>> encode_files(model, folder / "in.txt", folder / "out.parquet").report.rows
+    2
+    >>> Gaussian.load(folder / "out.parquet").shape
+    (2, 384)
+    """
+    one_of("on_error", on_error, ON_ERROR)
+    path = check_path(output)
+    kind = "shards" if shards else path.suffix.lower().lstrip(".")
+    tables = kind != "safetensors"
+    if not tables and (id_column or keep):
+        raise Sen2ProError("ids and columns are kept in Parquet files only; name the output .parquet")
+    found = Inputs(
+        expand(inputs), column, id_column, tuple(dict.fromkeys(keep)), skip_blank=skip_blank, longest_line=longest_line
+    )
+    how = How(bool(id_column), text and tables, {}, batch_size, on_error == "skip")
+    chosen = engine or (InProcess() if workers == 1 else Processes(workers))
+    try:
+        return _Run(model, found, path, kind, how, chosen, restart, overwrite, show_progress_bar).go()
+    finally:
+        chosen.close()
+
+
+@dataclass
+class _Run:
+    """One call of `encode_files`."""
+
+    model: Model
+    inputs: Inputs
+    output: Path
+    kind: str
+    how: How
+    engine: Engine
+    restart: bool
+    overwrite: bool
+    show: Show
+    report: Report = field(default_factory=Report)
+    resumed: int = 0
+
+    def go(self) -> Summary:
+        started = time.monotonic()
+        about = self._go()
+        seconds = time.monotonic() - started
+        return Summary(self.output, self.report, about.signature, about.dim, seconds, self.resumed)
+
+    def _go(self) -> About:
+        tidy(self.output)
+        folder = RunFolder(self.output)
+        if self.restart and folder.path.is_dir() and folder.has_run:
+            with folder.held():
+                folder.remove()
+        goes_on = folder.has_run
+        self._check_output(goes_on)
+        if not self.inputs.lasting:
+            return self._once(goes_on)
+        files, columns = self._files(folder, goes_on)
+        self.how = How(self.how.ids, self.how.texts, columns, self.how.batch_size, self.how.skip_faults)
+        about, self.engine = self._started(files, goes_on)
+        unit, shard = unit_rows(about.passes)
+        plan = Plan(about, tuple(files), self.inputs.options(), self.how, self.kind, unit, shard)
+        alone = isinstance(self.engine, InProcess) and plan.units == 1 and self.kind != "shards"
+        if alone and not goes_on:  # there is nothing that could be resumed
+            self._straight(plan.rows)
+            return about
+        with folder.held():
+            if folder.has_run:
+                plans.check_same(plans.read(folder.path), plan, folder.path)
+            else:
+                folder.write_plan(plan)
+            self._in_parts(folder, plan)
+        return about
+
+    def _check_output(self, goes_on: bool) -> None:
+        """Say what is wrong with the output before the work."""
+        if self.kind != "shards":
+            GaussianWriter(self.output, overwrite=self.overwrite or goes_on)
+            if self.output.exists() and any(_same(self.output, path) for path in self.inputs.paths):
+                raise Sen2ProError(f"{self.output} is a file to be read; give another name for the output")
+            return
+        if not self.output.absolute().parent.is_dir():
+            raise Sen2ProError(f"there is no folder {self.output.parent}")
+        if not self.output.exists():
+            return
+        if self.output.is_dir() and not any(self.output.iterdir()):
+            self.output.rmdir()
+        elif not self.output.is_dir() or not shard_files.is_folder(self.output):
+            raise Sen2ProError(f"{self.output} is not a folder of shards; name a new one")
+        elif not self.overwrite:
+            raise Sen2ProError(f"{self.output} exists; pass overwrite=True to replace it")
+
+    def _files(self, folder: RunFolder, goes_on: bool) -> tuple[list[InputFile], dict[str, str]]:
+        """Return what the input holds: as the unfinished run knows it if it is unchanged, else by reading it."""
+        if not goes_on:
+            return self.inputs.scan(skip_faults=self.how.skip_faults)
+        found = plans.read(folder.path)
+        files = plans.known_inputs(found, self.inputs.digests(), self.inputs.paths, folder.path)
+        return files, found["columns"]
+
+    def _started(self, files: Sequence[InputFile], goes_on: bool) -> tuple[About, Engine]:
+        """Start the engine; one unit is not worth the start of other processes."""
+        about = self.engine.start(self.model)
+        few = sum(file.rows for file in files) <= unit_rows(about.passes)[0]
+        if isinstance(self.engine, Processes) and few and not goes_on:
+            here = InProcess()
+            return here.start(self.engine.model or self.model), here
+        return about, self.engine
+
+    def _once(self, goes_on: bool) -> About:
+        """Encode what can be read only once."""
+        if goes_on or self.kind == "shards" or not isinstance(self.engine, InProcess) or self.inputs.keep:
+            raise Sen2ProError(
+                "standard input and pipes can be read only once: without workers, engine, shards, columns to keep, or "
+                "an unfinished run to go on with. Write the sentences to a file first"
+            )
+        about = self.engine.start(self.model)
+        self._straight(None)
+        return about
+
+    def _straight(self, total: int | None) -> None:
+        """Encode all rows straight into the output: the same chunks and row groups, without parts."""
+        assert isinstance(self.engine, InProcess)
+        model = self.engine.model
+        assert model is not None
+        with (
+            GaussianWriter(self.output, overwrite=self.overwrite) as writer,
+            progress(total, self.show, unit="sentences") as advance,
+        ):
+            groups = Regrouped(writer)
+            for _, rows, faults in cut_into_chunks(self.inputs.rows(), self.how):
+                self.report.skipped += faults
+                if rows:
+                    piece, more = encode_chunk(model, rows, self.how, advance)
+                    self.report.add(more)
+                    if len(piece.gaussian):
+                        groups.add(piece)
+            groups.finish()
+            if not self.report.rows:
+                writer.write(model.encode([]))
+            self._note_skipped(writer)
+
+    def _note_skipped(self, writer: GaussianWriter) -> None:
+        if self.report.skipped:
+            writer.notes[NOTE] = self.report.to_json()
+
+    def _in_parts(self, folder: RunFolder, plan: Plan) -> None:
+        """Encode what is missing, unit by unit, and make the output of all."""
+        done = folder.done(plan)
+        self.resumed = sum(report.rows for report in done.values())
+        rows = self._rows_of(done, plan)
+        if done:
+            _LOG.info("going on with %s: %s of %s rows are done", folder.path, f"{rows:,}", f"{plan.rows:,}")
+        state = self.inputs.state()
+        try:
+            with progress(plan.rows, self.show, unit="sentences", before=rows) as advance:
+                missing = self._missing(done, folder, plan)
+                for unit, report in self.engine.run(missing, folder.unit, self.how, advance):
+                    done[unit.number] = report
+                    if self.kind == "shards":
+                        self._finish_shard(unit.number // plan.units_of_shard, done, folder, plan)
+            if self.inputs.state() != state:
+                raise Sen2ProError(_CHANGED)
+            for number in sorted(done):
+                self.report.add(done[number])
+            self._finish(folder, plan, done)
+        except OSError as error:
+            raise self._full(error, folder, plan, done) from error
+        except (KeyboardInterrupt, SystemExit):
+            so_far = f"{self._rows_of(done, plan):,} of {plan.rows:,} rows are done and kept in {folder.path}"
+            _LOG.info("stopped: %s; the same command goes on from there", so_far)
+            raise
+
+    def _rows_of(self, done: dict[int, Report], plan: Plan) -> int:
+        """Return how many rows of the input are done: skipped ones too."""
+        return sum(plan.size(number) for number in self._units(done, plan))
+
+    def _units(self, done: dict[int, Report], plan: Plan) -> set[int]:
+        """Return the numbers of the units that are done, alone or in a shard."""
+        folder = RunFolder(self.output)
+        found = set(done)
+        for number in done:
+            shard, first = divmod(number, plan.units_of_shard)
+            if self.kind == "shards" and not first and folder.has_shard(shard):
+                found |= set(range(number, min(plan.units, number + plan.units_of_shard)))
+        return {number for number in found if number < plan.units}
+
+    def _missing(self, done: dict[int, Report], folder: RunFolder, plan: Plan) -> Iterator[Unit]:
+        """Yield the units that are not done, in their order; the input is read once from the first of them on."""
+        have = self._units(done, plan)
+        if self.kind == "shards":
+            for number in {each // plan.units_of_shard for each in have}:
+                self._finish_shard(number, done, folder, plan)
+        first = next((number for number in range(plan.units) if number not in have), None)
+        if first is None:
+            return
+        rows = self.inputs.rows(first * plan.unit, [file.rows for file in plan.inputs])
+        for number in range(first, plan.units):
+            given = islice(rows, plan.unit)
+            if number in have:
+                for _ in given:
+                    pass
+                continue
+            chunks = list(cut_into_chunks(given, self.how))
+            size = sum(chunk[0] for chunk in chunks)
+            if size != plan.size(number):
+                raise Sen2ProError(_CHANGED)
+            yield Unit(number, size, [chunk[1] for chunk in chunks], [each for chunk in chunks for each in chunk[2]])
+
+    def _finish_shard(self, number: int, done: dict[int, Report], folder: RunFolder, plan: Plan) -> None:
+        """Make a shard if all its units are done."""
+        first = number * plan.units_of_shard
+        units = range(first, min(plan.units, first + plan.units_of_shard))
+        if folder.has_shard(number) or not all(each in done for each in units):
+            return
+        report = Report()
+        for each in units:
+            report.add(done[each])
+        folder.make_shard(number, plan, report)
+        for each in units:
+            del done[each]
+        done[first] = report
+
+    def _finish(self, folder: RunFolder, plan: Plan, done: dict[int, Report]) -> None:
+        if self.kind == "shards":
+            folder.finish_shards(plan, self.report)
+            return
+        units = [folder.unit(number) for number in range(plan.units)]
+        if self.output.exists() and not self.overwrite:
+            if not _holds(self.output, units):
+                raise Sen2ProError(f"{self.output} exists; pass overwrite=True to replace it")
+        else:
+            missing = folder.bytes() - shutil.disk_usage(self.output.absolute().parent).free
+            if missing > 0:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.output))
+            with (
+                GaussianWriter(self.output, overwrite=True) as writer,
+                progress(self.report.rows, self.show, unit="sentences", title="joining") as advance,
+            ):
+                join(units, writer, advance)
+                self._note_skipped(writer)
+        folder.remove()
+
+    def _full(self, error: OSError, folder: RunFolder, plan: Plan, done: dict[int, Report]) -> OSError:
+        """Say of a full disk how much room is missing, about; any other error is returned as it is."""
+        if error.errno not in _FULL or not folder.path.is_dir():
+            return error
+        written, rows = folder.bytes(), sum(report.rows for report in done.values())
+        left = plan.rows - self._rows_of(done, plan)
+        per_row = written / rows if rows and written else 8.0 * plan.about.dim
+        wanted = left * per_row + (0 if self.kind == "shards" else plan.rows * per_row)
+        free = shutil.disk_usage(folder.path).free
+        more = f"about {max(wanted - free, per_row * plan.unit) / 1e6:,.0f} MB more are needed"
+        kept = f"{self._rows_of(done, plan):,} of {plan.rows:,} rows are kept in {folder.path}"
+        why = f"{os.strerror(error.errno)}; {more}. {kept}; make room, and the same command goes on"
+        return OSError(error.errno, why, error.filename or str(self.output))
+
+
+def _same(output: Path, path: str) -> bool:
+    return path != "-" and Path(path).exists() and output.samefile(path)
+
+
+def _holds(output: Path, units: Sequence[Path]) -> bool:
+    """Tell whether a file is what these units become: a run may be killed between writing it and deleting them."""
+    try:
+        pairs = zip(_rows(output), (row for unit in units for row in _rows(unit)), strict=True)
+        return all(mine == theirs for mine, theirs in pairs)
+    except (Sen2ProError, ValueError):
+        return False
+
+
+def _rows(path: Path) -> Iterator[tuple[bytes, bytes]]:
+    tables = path.suffix.lower() == ".parquet"
+    for gaussian in (piece.gaussian for piece in stream(path, 4096)) if tables else [read(path).gaussian]:
+        for mean, variance in zip(gaussian.mean, gaussian.variance, strict=True):
+            yield mean.tobytes(), variance.tobytes()

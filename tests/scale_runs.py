@@ -1,0 +1,40 @@
+"""What the tests of large jobs share: texts, the bytes of an undisturbed run, and what a folder holds."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+from conftest import WORDS
+
+from sen2pro import Sen2Pro
+from sen2pro.scale import encode_files
+
+SAMPLES = 2
+
+
+def some_texts(n: int, seed: int = 0) -> list[str]:
+    draw = random.Random(seed)
+    return [" ".join(draw.choices(WORDS, k=draw.randint(1, 4))) for _ in range(n)]
+
+
+def write_lines(path: Path, texts: list[str]) -> Path:
+    path.write_text("".join(f"{text}\n" for text in texts))
+    return path
+
+
+def tiny_model(folder: Path, samples: int = SAMPLES) -> Sen2Pro:
+    return Sen2Pro(str(folder), samples=samples)
+
+
+def undisturbed(model: Sen2Pro, inputs, folder: Path, **options) -> bytes:
+    """Return the bytes of a run that nobody stopped."""
+    folder.mkdir()
+    output = folder / "out.parquet"
+    encode_files(model, inputs, output, **options)
+    assert [path.name for path in folder.iterdir()] == ["out.parquet"]
+    return output.read_bytes()
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
