@@ -26,9 +26,12 @@ ALLOWED = {
     | {"encoder", "sampling", "estimation", "metrics", "model", "classification", "confidence", "search"},
     "paper": BASE
     | {"encoder", "sampling", "estimation", "metrics", "model", "classification", "confidence", "specificity"},
+    "server": BASE
+    | {"encoder", "sampling", "estimation", "metrics", "model", "classification", "confidence", "specificity"}
+    | {"search"},
     "cli": BASE
     | {"encoder", "sampling", "estimation", "metrics", "model", "classification", "confidence", "specificity"}
-    | {"search", "paper"},
+    | {"search", "server", "paper"},
     "model": BASE | {"encoder", "sampling", "estimation"},
     "front": BASE,
 }

@@ -1,0 +1,73 @@
+"""Logs as lines of JSON. They never hold a text, a key, or the message of an error, which may quote a text."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+import traceback
+from typing import Any
+
+import orjson
+
+LOGGER = logging.getLogger("sen2pro.server")
+
+
+class Lines(logging.Handler):
+    """Write each record as one line of JSON to standard error."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a record: what was logged as a dictionary, or the message of a library."""
+        try:
+            sys.stderr.buffer.write(line(record))
+            sys.stderr.buffer.flush()
+        except (OSError, ValueError):
+            pass  # whoever read the log is gone; the server goes on
+
+
+def line(record: logging.LogRecord) -> bytes:
+    r"""Return a record as a line of JSON.
+
+    >>> record = logging.LogRecord("uvicorn.error", logging.INFO, "", 0, "Shutting down", None, None)
+    >>> line(record).split(b",", 1)[1]
+    b'"level":"info","event":"Shutting down"}\n'
+    """
+    content: dict[str, Any] = {"time": _time(record.created), "level": record.levelname.lower()}
+    if isinstance(record.msg, dict):
+        content |= record.msg
+    else:
+        content["event"] = record.getMessage()
+    if record.exc_info and record.exc_info[1] is not None:
+        content |= where(record.exc_info[1])
+    return orjson.dumps(content, default=str, option=orjson.OPT_APPEND_NEWLINE)
+
+
+def where(error: BaseException) -> dict[str, Any]:
+    """Return the kind of an error and the places it went through: no message, since that may quote a text.
+
+    >>> try:
+    ...     raise ValueError("a secret")
+    ... except ValueError as error:
+    ...     found = where(error)
+    >>> found["error"], "secret" in str(found)
+    ('ValueError', False)
+    """
+    frames = traceback.extract_tb(error.__traceback__)[-8:]
+    places = [f"{'/'.join(frame.filename.split('/')[-2:])}:{frame.lineno} {frame.name}" for frame in frames]
+    return {"error": type(error).__name__, "places": places}
+
+
+def start(level: int = logging.INFO) -> None:
+    """Send our own log and uvicorn's through `Lines`, and nothing else of theirs anywhere."""
+    handler = Lines()
+    for name in ("sen2pro.server", "uvicorn", "uvicorn.error"):
+        logger = logging.getLogger(name)
+        logger.handlers, logger.propagate = [handler] if name != "uvicorn.error" else [], name == "uvicorn.error"
+        logger.setLevel(level if name != "uvicorn.error" else max(level, logging.WARNING))
+    logging.getLogger("uvicorn.access").handlers = []
+    logging.getLogger("uvicorn.access").propagate = False
+
+
+def _time(seconds: float) -> str:
+    moment = time.gmtime(seconds)
+    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', moment)}.{int(seconds % 1 * 1000):03d}Z"
