@@ -65,6 +65,10 @@ class Piece(NamedTuple):
     start: int | None
     stop: int | None
 
+    def to_json(self) -> dict[str, Any]:
+        """Return the token as JSON."""
+        return self._asdict()
+
 
 class TextTokenizer(Protocol):
     """What the encoder asks of a tokenizer."""

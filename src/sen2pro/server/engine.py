@@ -38,6 +38,10 @@ class Distribution(NamedTuple):
     total: float
     coverage: float | None
 
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON has it, once the arrays are lists."""
+        return self._asdict()
+
 
 class Engine:
     """A model with what is made from it, as lanes for a `Batcher`.

@@ -28,7 +28,7 @@ async def distributions(state: State, call: Call) -> Answer:
     signature = engine.model.signature(prompt)
     if ARROW.encode() in call.headers.get(b"accept", b""):
         return Answer(arrow(rows, signature), kind=ARROW.encode())
-    data = [{"index": index, **row._asdict()} for index, row in enumerate(rows)]
+    data = [{"index": index, **row.to_json()} for index, row in enumerate(rows)]
     return Answer({"object": "list", "data": data, "signature": asdict(signature), **_end(state, call)})
 
 

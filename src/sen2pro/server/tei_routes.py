@@ -47,7 +47,7 @@ async def tokenize(state: State, call: Call) -> Answer:
     await state.texts(call, texts, prompt, truncate=True)
     tokenizer = state.engine.model.encoder.texts
     found = [tokenizer.pieces(prompt + text, special=asked.add_special_tokens) for text in texts]
-    return Answer([[piece._asdict() for piece in pieces] for pieces in found])
+    return Answer([[piece.to_json() for piece in pieces] for pieces in found])
 
 
 async def info(state: State, call: Call) -> Answer:
