@@ -1,4 +1,4 @@
-"""What a client cannot do to the server: real processes with tight limits, on a tiny model whose samples take long."""
+"""What a client cannot do to the server: real processes with tight limits, where a distribution takes a second."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import socket
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import numpy as np
 import psutil
@@ -20,24 +21,31 @@ from server_process import running
 
 from sen2pro import Sen2Pro
 from sen2pro.cli.app import app
+from sen2pro.encoder.resolve import resolve
 from sen2pro.errors import Sen2ProError
 from sen2pro.server import Keys, Serving
 
 FIRST, SECOND, THIRD = "first-key-0123456789", "second-key-0123456789", "third-key-0123456789"
 TEXT = "the man plays the guitar"
-SLOW = {"input": [TEXT]}  # as distributions, by thousands of samples
+SLOW = {"input": [TEXT]}  # as distributions, by hundreds of samples
 GUARDED = (
-    "--samples", "4000", "--texts", "8", "--characters", "300", "--body-bytes", "8192", "--queue", "4",
-    "--time-limit", "4", "--connections", "64",
+    "--pooling", "cls", "--samples", "120", "--texts", "8", "--characters", "300", "--body-bytes", "8192",
+    "--queue", "4", "--time-limit", "3", "--connections", "64",
 )  # fmt: skip
 
 
 @pytest.fixture(scope="module")
-def guarded(shared_folder, tmp_path_factory):
+def model_folder():
+    """The folder of the default model: our own code runs it, so a server starts without transformers."""
+    return resolve("all-MiniLM-L6-v2")
+
+
+@pytest.fixture(scope="module")
+def guarded(model_folder, tmp_path_factory):
     """A server with keys from a file and from the environment, and tight limits."""
     folder = tmp_path_factory.mktemp("guarded")
     (folder / "keys").write_text(f"# two keys\n{FIRST}\n\n{SECOND}\n")
-    options = ("--model", shared_folder, "--key-file", folder / "keys", *GUARDED)
+    options = ("--model", model_folder, "--key-file", folder / "keys", *GUARDED)
     with running(folder, *options, environment={"SEN2PRO_API_KEYS": THIRD}) as server:
         yield server
 
@@ -80,7 +88,7 @@ def test_every_key_of_the_file_and_of_the_environment_opens(guarded, key):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "header",
-    [None, "Bearer wrong", f"Basic {FIRST}", FIRST, f"Bearer {FIRST}x", f"Bearer {FIRST[:-1]}", "Bearer ", "é"],
+    [None, "Bearer wrong", f"Basic {FIRST}", FIRST, f"Bearer {FIRST}x", f"Bearer {FIRST[:-1]}", "Bearer x", "é"],
 )
 @pytest.mark.parametrize("path", ["/v1/embeddings", "/embed"])
 def test_without_a_right_key_nothing_is_answered(guarded, header, path):
@@ -196,8 +204,8 @@ def test_a_body_without_a_length_is_cut_off_at_the_limit(client):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("method", "path", "status"), [
-    ("GET", "/v1/embeddings", 405), ("DELETE", "/embed", 405), ("POST", "/v1/nothing", 404), ("GET", "/../etc/passwd", 404),
-    ("POST", "/embed/", 404),
+    ("GET", "/v1/embeddings", 405), ("DELETE", "/embed", 405), ("POST", "/v1/nothing", 404),
+    ("GET", "/../etc/passwd", 404), ("POST", "/embed/", 404),
 ])  # fmt: skip
 def test_unknown_routes_and_methods_are_told_in_the_dialect(client, method, path, status):
     answer = client.request(method, path)
@@ -206,7 +214,7 @@ def test_unknown_routes_and_methods_are_told_in_the_dialect(client, method, path
 
 
 @pytest.mark.slow
-def test_what_is_not_served_says_so_without_a_path(client, shared_folder):
+def test_what_is_not_served_says_so_without_a_path(client, model_folder):
     for path, body in (
         ("/v1/search", {"queries": TEXT}), ("/v1/classify", {"input": TEXT}), ("/v1/specificity", {"input": TEXT}),
         ("/v1/compare", {"first": TEXT, "second": TEXT}),
@@ -215,8 +223,8 @@ def test_what_is_not_served_says_so_without_a_path(client, shared_folder):
         assert answer.status_code == 501
         assert is_clean(answer, path)
     everything = client.get("/v1/models").text + client.get("/info").text + client.get("/openapi.json").text
-    assert client.get("/info").json()["model_id"] == shared_folder.name
-    assert str(shared_folder.parent) not in everything
+    assert client.get("/info").json()["model_id"] == model_folder.name
+    assert str(model_folder.parent) not in everything
 
 
 # Who may reach it.
@@ -260,7 +268,9 @@ def test_a_full_queue_gets_429_and_says_when_to_come_back(client):
 def test_a_call_that_takes_too_long_gets_504_and_a_short_one_still_comes_through(client):
     idle(client)
     with ThreadPoolExecutor(1) as pool:
-        long = pool.submit(client.post, "/v1/distributions", json={"input": [f"{TEXT} {'b ' * n}" for n in range(8)]})
+        long = pool.submit(
+            client.post, "/v1/distributions", json={"input": [f"{TEXT} {'b ' * n}" for n in range(25, 28)]}
+        )
         time.sleep(0.3)
         short = client.post("/embed", json={"inputs": TEXT})
         was_pending = not long.done()
@@ -293,7 +303,7 @@ def test_a_client_that_goes_away_leaves_the_queue(guarded, client):
 
 @pytest.mark.slow
 def test_a_call_that_never_comes_whole_is_closed(guarded):
-    """Half a header, half a body, and a body that trickles: each is closed within the time limit of 4 seconds."""
+    """Half a header, half a body, and a body that trickles: each is closed within the time limit of 3 seconds."""
     head = f"POST /embed HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {FIRST}\r\nContent-Type: application/json\r\n"
     halves = [b"", b"POST /embed HT", head.encode(), f"{head}Content-Length: 100\r\n\r\n{{".encode()]
 
@@ -346,8 +356,8 @@ def test_more_connections_than_allowed_are_refused_and_the_others_work(guarded, 
 
 
 @pytest.mark.slow
-def test_sigterm_finishes_what_is_in_hand_refuses_what_is_new_and_exits_0(shared_folder, tmp_path):
-    with running(tmp_path / "server", "--model", shared_folder, "--samples", "3000", "--alias", "other") as server:
+def test_sigterm_finishes_what_is_in_hand_refuses_what_is_new_and_exits_0(model_folder, tmp_path):
+    with running(tmp_path / "server", "--model", model_folder, "--samples", "60") as server:
         answers, late = [], []
 
         def ask(number):
@@ -362,10 +372,8 @@ def test_sigterm_finishes_what_is_in_hand_refuses_what_is_new_and_exits_0(shared
             time.sleep(0.02)
         server.process.terminate()
         while server.process.poll() is None:
-            try:
+            with suppress(httpx.TransportError):
                 late.append(server.post("/embed", {"inputs": TEXT}).status_code)
-            except httpx.TransportError:
-                pass
             time.sleep(0.02)
         for thread in threads:
             thread.join()
@@ -378,10 +386,10 @@ def test_sigterm_finishes_what_is_in_hand_refuses_what_is_new_and_exits_0(shared
 
 
 @pytest.mark.slow
-def test_means_can_be_served_instead_and_an_origin_be_allowed(shared_folder, tmp_path):
-    options = ("--model", shared_folder, "--samples", "4", "--vectors", "mean", "--cors", "https://example.org")
+def test_means_can_be_served_instead_and_an_origin_be_allowed(model_folder, tmp_path):
+    options = ("--model", model_folder, "--samples", "3", "--vectors", "mean", "--cors", "https://example.org")
     with running(tmp_path / "server", *options) as server:
-        means = Sen2Pro(str(shared_folder), samples=4).encode([TEXT, "a dog"]).mean
+        means = Sen2Pro(str(model_folder), samples=3).encode([TEXT, "a dog"]).mean
         answer = server.post("/embed", {"inputs": [TEXT, "a dog"]}, headers={"origin": "https://example.org"})
         assert np.abs(np.array(answer.json()) - means).max() < 1e-6
         assert answer.headers["access-control-allow-origin"] == "https://example.org"
@@ -391,17 +399,18 @@ def test_means_can_be_served_instead_and_an_origin_be_allowed(shared_folder, tmp
         assert np.abs(np.array([row["embedding"] for row in data]) - means).max() < 1e-6
         unit = np.array(server.post("/embed", {"inputs": [TEXT], "normalize": True}).json())
         assert np.linalg.norm(unit) == pytest.approx(1, abs=1e-6)
-        assert server.post("/embed", {"inputs": [TEXT], "normalize": False}).status_code in (200, 422)
+        assert server.post("/embed", {"inputs": [TEXT], "normalize": False}).status_code == 422
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         (["--vectors", "means"], "did you mean 'mean'"), (["--port", "70000"], "between 0 and 65535"),
-        (["--window", "-1"], "--window must be"), (["--key-file", "nothing"], "nothing"), (["--texts", "0"], "texts must be"),
+        (["--window", "-1"], "window must be"), (["--key-file", "nothing"], "nothing"),
+        (["--texts", "0"], "texts must be"),
     ],
 )  # fmt: skip
 def test_wrong_options_are_told_before_anything_is_loaded(options, message):
     result = CliRunner().invoke(app, ["serve", *options])
     assert result.exit_code in (1, 2)
-    assert message in result.output or message.removeprefix("--") in result.output
+    assert message in result.output
