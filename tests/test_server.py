@@ -393,15 +393,18 @@ def test_no_error_names_a_file_of_the_server(server, path):
 
 
 CURL = re.compile(r"^curl .*?(?=\n(?:curl|```|$))", re.DOTALL | re.MULTILINE)
+LINES = [line for line in CURL.findall(PAGE.read_text(encoding="utf-8")) if "localhost:8080" in line]
 
 
-@pytest.mark.parametrize("number", range(10))
-def test_the_curl_lines_of_the_documentation_run(server, number, tmp_path):
-    lines = [line for line in CURL.findall(PAGE.read_text(encoding="utf-8")) if "localhost:8080" in line]
-    assert len(lines) >= 8
-    if number >= len(lines):
-        pytest.skip("there are fewer lines")
-    command = lines[number].replace("http://localhost:8080", server.url).replace("curl ", "curl --noproxy '*' -sS ", 1)
+def test_the_documentation_asks_every_route():
+    routes = {line.split("localhost:8080")[1].split()[0] for line in LINES}
+    assert {"/v1/embeddings", "/embed", "/similarity", "/tokenize", "/health", "/metrics"} <= routes
+    assert {"/v1/distributions", "/v1/compare", "/v1/search", "/v1/classify"} <= routes
+
+
+@pytest.mark.parametrize("line", LINES, ids=lambda line: line.split("localhost:8080")[1].split()[0])
+def test_the_curl_lines_of_the_documentation_run(server, line, tmp_path):
+    command = line.replace("http://localhost:8080", server.url).replace("curl ", "curl --noproxy '*' -sS ", 1)
     done = subprocess.run(["bash", "-c", command], capture_output=True, timeout=60, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     if "arrow" in command:
