@@ -77,6 +77,8 @@ def connection_class(limit: float) -> type[HttpToolsProtocol]:
             super().data_received(data)
             if self._heading > _MOST_HEADERS:
                 self._close(_HEADERS)
+            elif self._timer is None and (self.cycle is None or self.cycle.response_complete):
+                self._wait()  # a blank line ends uvicorn's own waiting, and begins no call
 
         def on_message_begin(self) -> None:
             super().on_message_begin()
