@@ -26,9 +26,16 @@ Task = tuple[str, int]  # a family, and the number of a case
 
 def families() -> dict[str, Family]:
     """Return all families, by name."""
-    from fuzz import answers, arguments, indexes, inputs, stored
+    from fuzz import answers, arguments, calls, indexes, inputs, stored
 
-    every = (*inputs.FAMILIES, *stored.FAMILIES, *indexes.FAMILIES, *answers.FAMILIES, *arguments.FAMILIES)
+    every = (
+        *inputs.FAMILIES,
+        *stored.FAMILIES,
+        *indexes.FAMILIES,
+        *answers.FAMILIES,
+        *arguments.FAMILIES,
+        *calls.FAMILIES,
+    )
     return {family.name: family for family in every}
 
 
