@@ -52,6 +52,7 @@ bench: $(READY) ## Measure cost, quality of variances and use downstream: tables
 	$(BIN)/python benchmarks/downstream.py --hundred
 	$(BIN)/python benchmarks/variance_features.py
 	$(BIN)/python benchmarks/search.py
+	$(BIN)/python benchmarks/server.py
 
 clean: ## Delete the environment and all caches
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis

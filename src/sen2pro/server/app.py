@@ -29,7 +29,7 @@ _TAGS: dict[problems.Dialect, str] = {problems.openai: "v1", problems.tei: "text
 _SHOWN = {  # an example of each problem, for the document
     "invalid": "'input' is missing", "key": "give a valid API key: Authorization: Bearer ...",
     "large": "a call may have 2048 texts, not 3000", "busy": "the queue is full; try again later",
-    "stopping": "the server is stopping; try again later", "late": "there was no answer within 30 seconds",
+    "stopping": "the server is stopping; try again later", "late": "there was no answer in time",
 }  # fmt: skip
 
 

@@ -19,6 +19,8 @@ from sen2pro.server.metrics import Metrics
 from sen2pro.server.problems import Gone, Problem
 
 Run = Callable[[list[Any]], Any]
+Farewells = set[Callable[[], None]]  # what is called when a connection is lost
+FAREWELLS = "sen2pro.farewells"  # their place among the extensions of an ASGI scope
 _FAILED = "the server could not work on this call; its log says more"
 
 
@@ -253,24 +255,48 @@ def _deliver(finished: list[Ticket]) -> None:
             ticket.future.set_result(ticket.results)
 
 
-async def answer(batcher: Batcher, ticket: Ticket, receive: Callable[[], Any], limit: float) -> list[Any]:
-    """Wait for a ticket: until it is done, its time is up, or the client has gone away."""
+async def answer(
+    batcher: Batcher, ticket: Ticket, receive: Callable[[], Any], limit: float, farewells: Farewells | None = None
+) -> list[Any]:
+    """Wait for a ticket: until it is done, its time is up, or the client has gone away.
+
+    `farewells` are called when the connection is lost. A server that has none (see `running.py`) is asked instead, in a
+    task of its own, which costs more.
+    """
     loop = asyncio.get_running_loop()
-    late = Problem("late", f"there was no answer within {limit:g} seconds; send fewer texts, or try again later")
-    timer = loop.call_later(limit, batcher.cancel, ticket, late)
+    timer = loop.call_later(limit, _give_up, batcher, ticket)
+    watcher = None
+
+    def gone() -> None:
+        batcher.cancel(ticket, Gone())
 
     async def watch() -> None:
         while (await receive())["type"] != "http.disconnect":
             pass
-        batcher.cancel(ticket, Gone())
+        gone()
 
-    watcher = loop.create_task(watch())
+    if farewells is None:
+        watcher = loop.create_task(watch())
+    else:
+        farewells.add(gone)
     try:
         results: list[Any] = await ticket.future
         return results
     except asyncio.CancelledError:
-        batcher.cancel(ticket, Gone())
+        gone()
         raise
     finally:
         timer.cancel()
-        watcher.cancel()
+        if watcher is not None:
+            watcher.cancel()
+        if farewells is not None:
+            farewells.discard(gone)
+
+
+def _give_up(batcher: Batcher, ticket: Ticket) -> None:
+    batcher.cancel(ticket, late())
+
+
+def late() -> Problem:
+    """Return what is told when the time of a call is up."""
+    return Problem("late", "there was no answer in time; send fewer texts, or try again later")

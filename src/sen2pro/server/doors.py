@@ -19,7 +19,8 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from sen2pro.errors import Sen2ProError
-from sen2pro.server import problems
+from sen2pro.server import logs, problems
+from sen2pro.server.batching import FAREWELLS
 from sen2pro.server.logs import LOGGER, where
 from sen2pro.server.problems import Dialect, Gone, Problem
 
@@ -38,6 +39,8 @@ class Call:
 
     headers: Mapping[bytes, bytes]
     receive: Callable[[], Awaitable[Any]]
+    began: float
+    farewells: Any = None  # what is called when the connection is lost, where the server offers that
     body: Any = None
     texts: int = 0
     tokens: int = 0
@@ -95,7 +98,7 @@ class Door:
         """Answer one call."""
         began = time.perf_counter()
         operation, state = self.operation, self.state
-        call = Call(dict(scope["headers"]), receive)
+        call = Call(dict(scope["headers"]), receive, began, scope.get("extensions", {}).get(FAREWELLS))
         number = f"{_PREFIX}-{next(_NUMBERS)}"
         kind = None
         try:
@@ -121,7 +124,7 @@ class Door:
         if kind is not None:
             state.metrics.refused(operation.path, kind)
         if not operation.is_always:
-            LOGGER.info(
+            logs.write(
                 {
                     "event": "call", "request": number, "route": operation.path, "status": answer.status, "kind": kind,
                     "texts": call.texts, "tokens": call.tokens, "milliseconds": round(1000 * seconds, 2),

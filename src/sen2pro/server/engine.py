@@ -72,6 +72,10 @@ class Engine:
         """Return the text of a prompt of the model's by name, by default the one it uses always."""
         return self.model.encoder.prompt(None, name)
 
+    def checked(self, texts: Sequence[str]) -> list[str]:
+        """Return texts that are not blank; an error names the number of the text."""
+        return check_sentences(texts)
+
     def texts(self, texts: Sequence[str], prompt: str = "") -> list[Text]:
         """Check texts and find their tokens; it may run beside the worker."""
         checked = check_sentences(texts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import sys
 import time
@@ -13,24 +14,35 @@ import orjson
 LOGGER = logging.getLogger("sen2pro.server")
 
 
+_STARTED = False  # whether the log goes through `Lines`
+
+
+def write(content: dict[str, Any]) -> None:
+    """Write a line of the level `info`: a line for each call is written without the detours of `logging`."""
+    if _STARTED and LOGGER.isEnabledFor(logging.INFO):
+        _write({"time": _time(time.time()), "level": "info", **content})
+
+
+def _write(content: dict[str, Any]) -> None:
+    with contextlib.suppress(OSError, ValueError):  # whoever read the log is gone; the server goes on
+        sys.stderr.buffer.write(orjson.dumps(content, default=str, option=orjson.OPT_APPEND_NEWLINE))
+        sys.stderr.buffer.flush()
+
+
 class Lines(logging.Handler):
     """Write each record as one line of JSON to standard error."""
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write a record: what was logged as a dictionary, or the message of a library."""
-        try:
-            sys.stderr.buffer.write(line(record))
-            sys.stderr.buffer.flush()
-        except (OSError, ValueError):
-            pass  # whoever read the log is gone; the server goes on
+        _write(line(record))
 
 
-def line(record: logging.LogRecord) -> bytes:
-    r"""Return a record as a line of JSON.
+def line(record: logging.LogRecord) -> dict[str, Any]:
+    """Return what a record says, as JSON.
 
     >>> record = logging.LogRecord("uvicorn.error", logging.INFO, "", 0, "Shutting down", None, None)
-    >>> line(record).split(b",", 1)[1]
-    b'"level":"info","event":"Shutting down"}\n'
+    >>> {name: value for name, value in line(record).items() if name != "time"}
+    {'level': 'info', 'event': 'Shutting down'}
     """
     content: dict[str, Any] = {"time": _time(record.created), "level": record.levelname.lower()}
     if isinstance(record.msg, dict):
@@ -39,7 +51,7 @@ def line(record: logging.LogRecord) -> bytes:
         content["event"] = record.getMessage()
     if record.exc_info and record.exc_info[1] is not None:
         content |= where(record.exc_info[1])
-    return orjson.dumps(content, default=str, option=orjson.OPT_APPEND_NEWLINE)
+    return content
 
 
 def where(error: BaseException) -> dict[str, Any]:
@@ -59,6 +71,8 @@ def where(error: BaseException) -> dict[str, Any]:
 
 def start(level: int = logging.INFO) -> None:
     """Send our own log and uvicorn's through `Lines`, and nothing else of theirs anywhere."""
+    global _STARTED
+    _STARTED = True
     handler = Lines()
     for name in ("sen2pro.server", "uvicorn", "uvicorn.error"):
         logger = logging.getLogger(name)

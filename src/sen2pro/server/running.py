@@ -21,6 +21,7 @@ from sen2pro.files.atomic import write_text
 from sen2pro.model import Sen2Pro
 from sen2pro.server import logs
 from sen2pro.server.app import create_app
+from sen2pro.server.batching import FAREWELLS, Farewells
 from sen2pro.server.engine import Engine
 from sen2pro.server.keys import Keys
 from sen2pro.server.logs import LOGGER
@@ -65,11 +66,14 @@ def connection_class(limit: float) -> type[HttpToolsProtocol]:
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
+            self._farewells: Farewells = set()
             self._wait()
 
         def connection_lost(self, exc: Exception | None) -> None:
             self._stop_waiting()
             super().connection_lost(exc)
+            for farewell in list(self._farewells):
+                farewell()
 
         def data_received(self, data: bytes) -> None:
             if self._heading >= 0:
@@ -82,6 +86,7 @@ def connection_class(limit: float) -> type[HttpToolsProtocol]:
 
         def on_message_begin(self) -> None:
             super().on_message_begin()
+            self.scope["extensions"] = {FAREWELLS: self._farewells}  # type: ignore[dict-item]
             self._heading = max(self._heading, 0)
             self._wait()
 

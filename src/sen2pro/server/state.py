@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import torch
 
-from sen2pro.server.batching import Batcher, Lane, answer
+from sen2pro.server.batching import Batcher, Lane, answer, late
 from sen2pro.server.doors import Call
 from sen2pro.server.engine import Engine, Text
 from sen2pro.server.keys import Keys
@@ -105,8 +105,10 @@ class State:
         if sum(map(len, texts)) <= _INLINE:
             found = self.engine.texts(texts, prompt)
         else:
-            loop = asyncio.get_running_loop()
-            found = await loop.run_in_executor(self._tokenizing, self.engine.texts, texts, prompt)
+            found, loop = [], asyncio.get_running_loop()
+            for part in _parts(self.engine.checked(texts)):  # calls with many texts take turns, part by part
+                found += await loop.run_in_executor(self._tokenizing, self.engine.texts, part, prompt)
+                self._time_left(call)
         call.texts += len(found)
         call.tokens += sum(len(text.tokens) for text in found)
         cut = sum(not text.whole for text in found)
@@ -122,8 +124,16 @@ class State:
     ) -> list[Any]:
         """Have the worker do something with the units of a call, and wait for the results."""
         weights = tokens if passes == 1 else [passes * number for number in tokens]
+        left = self._time_left(call)
         ticket = self.batcher.submit(lane, units, weights)
-        return await answer(self.batcher, ticket, call.receive, self.serving.time_limit)
+        return await answer(self.batcher, ticket, call.receive, left, call.farewells)
+
+    def _time_left(self, call: Call) -> float:
+        """Return how many seconds a call still has."""
+        left = call.began + self.serving.time_limit - time.perf_counter()
+        if left <= 0:
+            raise late()
+        return left
 
     async def run_texts(self, call: Call, lane: Lane, texts: Sequence[Text], passes: int = 1) -> list[Any]:
         """Have the worker do something with texts."""
@@ -132,3 +142,20 @@ class State:
     def usage(self, call: Call) -> dict[str, int]:
         """Return what OpenAI calls the usage."""
         return {"prompt_tokens": call.tokens, "total_tokens": call.tokens}
+
+
+def _parts(texts: Sequence[str]) -> Iterator[list[str]]:
+    """Cut a list of texts into parts of few letters, or of one text.
+
+    >>> list(_parts(["a" * 5000, "b" * 5000, "c", "d" * 9000])) == [["a" * 5000], ["b" * 5000, "c"], ["d" * 9000]]
+    True
+    """
+    part: list[str] = []
+    letters = 0
+    for text in texts:
+        if part and letters + len(text) > _INLINE:
+            yield part
+            part, letters = [], 0
+        part.append(text)
+        letters += len(text)
+    yield part
