@@ -164,7 +164,7 @@ def pinned(core: int) -> Callable[[], None]:
 @contextmanager
 def started(command: list[str], core: int, port: int) -> Iterator[psutil.Process]:
     """Start a server on a core, and wait until it is ready."""
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     with tempfile.NamedTemporaryFile("wb") as log:
         process = subprocess.Popen(command, env=environment, preexec_fn=pinned(core), stdout=log, stderr=log)
         try:

@@ -60,7 +60,8 @@ class RunningServer:
             return b"".join(parts)
 
     def lines(self):
-        """Return what the log says, line by line."""
+        """Return what the log says, line by line; lines of calls are written a moment later."""
+        time.sleep(0.3)
         return [json.loads(line) for line in self.log.read_text().splitlines() if line.startswith("{")]
 
     def stop(self):

@@ -380,6 +380,7 @@ def test_logs_are_lines_of_json_without_texts(server):
     server.post("/v1/compare", {"first": secret, "second": " "})
     calls = [line for line in server.lines() if line["event"] == "call"]
     assert {"time", "level", "request", "route", "status", "texts", "tokens", "milliseconds"} <= set(calls[-1])
+    assert calls[-1]["route"] == "/v1/compare"
     assert "ylophone" not in server.log.read_text()
 
 

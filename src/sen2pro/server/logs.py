@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 import sys
@@ -15,18 +16,32 @@ LOGGER = logging.getLogger("sen2pro.server")
 
 
 _STARTED = False  # whether the log goes through `Lines`
+_DELAY = 0.1  # seconds that lines of calls wait to be written together
+_PENDING: list[bytes] = []
 
 
 def write(content: dict[str, Any]) -> None:
-    """Write a line of the level `info`: a line for each call is written without the detours of `logging`."""
+    """Write a line of the level `info` for a call, a moment later, together with those of other calls.
+
+    It is called in the event loop. To write each line at once would have the threads change places each time.
+    """
     if _STARTED and LOGGER.isEnabledFor(logging.INFO):
-        _write({"time": _time(time.time()), "level": "info", **content})
+        if not _PENDING:
+            asyncio.get_running_loop().call_later(_DELAY, flush)
+        _PENDING.append(_line({"time": _time(time.time()), "level": "info", **content}))
 
 
-def _write(content: dict[str, Any]) -> None:
+def flush() -> None:
+    """Write the lines that wait."""
+    lines = _PENDING.copy()
+    del _PENDING[: len(lines)]
     with contextlib.suppress(OSError, ValueError):  # whoever read the log is gone; the server goes on
-        sys.stderr.buffer.write(orjson.dumps(content, default=str, option=orjson.OPT_APPEND_NEWLINE))
+        sys.stderr.buffer.write(b"".join(lines))
         sys.stderr.buffer.flush()
+
+
+def _line(content: dict[str, Any]) -> bytes:
+    return orjson.dumps(content, default=str, option=orjson.OPT_APPEND_NEWLINE)
 
 
 class Lines(logging.Handler):
@@ -34,7 +49,8 @@ class Lines(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write a record: what was logged as a dictionary, or the message of a library."""
-        _write(line(record))
+        _PENDING.append(_line(line(record)))
+        flush()
 
 
 def line(record: logging.LogRecord) -> dict[str, Any]:

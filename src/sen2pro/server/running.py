@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import signal
 import socket
 import threading
@@ -177,6 +178,7 @@ def serve(
     """
     serving = serving or Serving()
     logs.start()
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # short texts are no work for a pool of threads
     warnings.simplefilter("ignore", Sen2ProWarning)  # texts that are cut are counted; a log holds no text
     app = create_app(Engine(model, index, classifier), serving, keys)
     listening = _listen(serving)
