@@ -1,7 +1,8 @@
 """Texts of many calls, run together: a queue with tokens counted, and one thread that works it off.
 
-The thread takes one text of each call in turn until a batch is full. So a call of one short text is in the next batch
-that starts, whoever else has a thousand texts waiting.
+A batch takes texts of the oldest calls, and then one text of each call in turn. So a call of one short text is in the
+next batch that starts, whoever else has a thousand texts waiting. And a call of a thousand texts is done in time,
+however many others have one.
 """
 
 from __future__ import annotations
@@ -57,43 +58,53 @@ Batch = list[tuple[Ticket, int]]
 
 
 def take(waiting: deque[Ticket], budget: int) -> tuple[Batch, int]:
-    """Take a batch of about `budget` tokens off the queue: a unit of each call of one lane in turn.
+    """Take a batch of about `budget` tokens off the queue, all of one lane.
 
-    The first call in the queue says which lane. Who got nothing this time stands first the next time.
+    The first call in the queue says which lane, and gets a unit. Then the oldest calls get what is left of the first
+    half: so a call of many texts is done in time, too. The second half goes around, a unit to each call in turn. Who
+    got nothing this time stands first the next time.
 
     >>> lane, loop = Lane(("plain",), list), asyncio.new_event_loop()
-    >>> many = Ticket(lane, ["a", "b", "c", "d"], [40] * 4, loop.create_future())
+    >>> many = Ticket(lane, ["a", "b", "c", "d"], [30] * 4, loop.create_future())
     >>> one = Ticket(lane, ["x"], [5], loop.create_future())
     >>> queue = deque([many, one])
     >>> batch, tokens = take(queue, 100)
     >>> [ticket.units[number] for ticket, number in batch], tokens
-    (['a', 'x', 'b'], 85)
+    (['a', 'b', 'x', 'c'], 95)
     >>> loop.close()
     """
     lane = waiting[0].lane
     ring = deque(ticket for ticket in waiting if ticket.lane == lane)
     others = [ticket for ticket in waiting if ticket.lane != lane]
     batch: Batch = []
-    served: dict[int, Ticket] = {}
+    served: set[Ticket] = set()
     total = 0
-    while ring:
-        ticket = ring[0]
+
+    def fits(ticket: Ticket) -> bool:
+        """Put the next unit of a call into the batch, if there is room for it."""
+        nonlocal total
         weight = ticket.tokens[ticket.next]
         if batch and total + weight > budget:
-            break
-        ring.popleft()
+            return False
         batch.append((ticket, ticket.next))
         total += weight
         ticket.next += 1
-        served[id(ticket)] = ticket
+        served.add(ticket)
+        return True
+
+    fits(ring[0])
+    for ticket in sorted(ring, key=lambda each: each.since):
+        while 2 * total < budget and ticket.next < len(ticket.units) and fits(ticket):
+            pass
+    turns = deque(ticket for ticket in [*list(ring)[1:], ring[0]] if ticket.next < len(ticket.units))
+    while turns and total < budget and fits(turns[0]):
+        ticket = turns.popleft()
         if ticket.next < len(ticket.units):
-            ring.append(ticket)
-        if total >= budget:
-            break
+            turns.append(ticket)
     waiting.clear()
-    waiting.extend(ticket for ticket in ring if id(ticket) not in served)
+    waiting.extend(ticket for ticket in turns if ticket not in served)
     waiting.extend(others)
-    waiting.extend(ticket for ticket in ring if id(ticket) in served)
+    waiting.extend(ticket for ticket in turns if ticket in served)
     return batch, total
 
 
