@@ -77,7 +77,7 @@ def test_a_short_text_is_in_the_next_batch_whoever_has_a_thousand_waiting():
 
 
 def test_a_call_of_many_texts_is_not_left_behind_by_many_calls_of_one():
-    """A call of 20 texts among 200 clients that ask for one text again and again: nearly half of each batch is its own."""
+    """A call of 20 texts among 200 clients that ask for one text again and again gets nearly half of each batch."""
     loop, lane = asyncio.new_event_loop(), Lane(("work",), list)
     many = Ticket(lane, list(range(20)), [10] * 20, loop.create_future())
     queue = deque([many, *(Ticket(lane, [0], [10], loop.create_future()) for _ in range(200))])
@@ -86,7 +86,7 @@ def test_a_call_of_many_texts_is_not_left_behind_by_many_calls_of_one():
         batch, _ = take(queue, 100)
         queue.extend(Ticket(lane, [0], [10], loop.create_future()) for ticket, _ in batch if ticket is not many)
         batches += 1
-    assert batches == 5  # of ten units: five of the first batch are its own, then four of each, since another is first
+    assert batches == 5  # of ten units: five of the first one are its own, four of each later one
     loop.close()
 
 
