@@ -17,7 +17,7 @@ setup: $(READY) ## Create .venv and install the package with all that developmen
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[offline,plot,eval,mteb,setfit,search,postgres,qdrant,langchain,llamaindex,haystack,ray,dev]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[offline,plot,eval,mteb,setfit,search,postgres,qdrant,langchain,llamaindex,haystack,ray,server,dev]'
 	@touch $@
 
 demo: $(READY) ## Run the main job on the embedded default model: a table and a picture
@@ -56,6 +56,7 @@ bench: $(READY) ## Measure cost, quality of variances and use downstream: tables
 	$(BIN)/python benchmarks/downstream.py --hundred
 	$(BIN)/python benchmarks/variance_features.py
 	$(BIN)/python benchmarks/search.py
+	$(BIN)/python benchmarks/server.py
 
 clean: ## Delete the environment and all caches
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -16,6 +16,7 @@ from sen2pro import Gaussian, Sen2Pro
 from sen2pro.confidence import Encoded, MatchConfidence, NothingPromised, compare, encode
 from sen2pro.confidence.candidates import fit, logistic
 from sen2pro.confidence.choosing import folds
+from sen2pro.confidence.comparison import compare_pairs
 from sen2pro.confidence.default import shipped, shipped_slope
 from sen2pro.confidence.features import features, names
 from sen2pro.confidence.saving import FILE
@@ -287,6 +288,21 @@ def test_words_follow_the_probability(one_pass):
     assert compare(one_pass, "A man is playing a guitar.", "Shares fell on Monday.").word == "unlikely"
     copy = compare(one_pass, "It rains.", "It rains.")
     assert (copy.probability, copy.similarity, copy.vaguer) == (1.0, 5.0, None)
+
+
+def test_many_pairs_in_one_pass_are_compared_as_each_alone(one_pass):
+    pairs = [("A man is playing a guitar.", "Someone makes music."), ("It rains.", "It rains."), ("a dog", "no")]
+    together = compare_pairs(one_pass, [a for a, _ in pairs], [b for _, b in pairs])
+    for found, pair in zip(together, pairs, strict=True):
+        alone, parts = compare(one_pass, *pair), one_pass.encode_sources(list(pair))
+        assert str(found) == str(alone)
+        assert found.probability == pytest.approx(alone.probability, abs=1e-6)
+        assert set(found.doubt) == {"model", "data"}
+        for source, totals in found.doubt.items():
+            assert totals == pytest.approx(parts[source].total_variance, rel=1e-4)
+    assert compare_pairs(one_pass, [], []) == []
+    with pytest.raises(Sen2ProError, match="of 2 and 1"):
+        compare_pairs(one_pass, ["a dog", "a cat"], ["a dog"])
 
 
 def test_a_model_that_samples_compares_alike(minilm, one_pass):

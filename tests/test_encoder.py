@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -17,12 +18,13 @@ from sentence_transformers.sentence_transformer.modules import (
     WeightedLayerPooling,
 )
 from tokenizers import Tokenizer, models
-from transformers import BertForMaskedLM
+from transformers import AutoTokenizer, BertForMaskedLM
 
 import sen2pro.encoder.resolve
 from sen2pro import Sen2Pro, Sen2ProError
 from sen2pro.encoder.encoder import Encoder
 from sen2pro.encoder.resolve import resolve
+from sen2pro.encoder.texts import LibraryTokenizer, understand
 from sen2pro.errors import TruncationWarning
 
 TEXTS = ["the big dog runs in the park", "rain today", "a"]
@@ -364,3 +366,30 @@ def test_code_of_a_model_runs_only_when_asked_for(tiny_folder):
         Sen2Pro(str(tiny_folder))
     with pytest.raises(SystemExit, match="the code of the model ran"):
         Sen2Pro(str(tiny_folder), trust_remote_code=True)
+
+
+def test_both_tokenizers_show_the_same_pieces_and_the_text_of_ids_has_these_ids_again():
+    folder = resolve("all-MiniLM-L6-v2")
+    fast, library = understand(folder), LibraryTokenizer(AutoTokenizer.from_pretrained(folder))
+    assert fast is not None
+    for text in ("A man isn't playing: 3.5 guitars!", "Zürich, Überlingen", "don't-stop", "word"):
+        for special in (True, False):
+            pieces = fast.pieces(text, special=special)
+            assert pieces == library.pieces(text, special=special)
+            assert [piece.id for piece in pieces] == fast.ids([text])[0][1 - special : None if special else -1]
+        ids = fast.ids([text])[0]
+        assert fast.ids([fast.text(ids)])[0] == ids
+        assert fast.text(ids) == library.text(ids)
+    assert fast.size == library.size == 30522
+
+
+def test_threads_may_share_a_tokenizer_of_transformers(tokenizer):
+    """A call of transformers' tokenizer sets how it cuts; two at once raise "Already borrowed" without a lock."""
+    shared, long = LibraryTokenizer(tokenizer), " ".join(["the dog runs"] * 40)
+
+    def ask(number):
+        return shared.cut(long, 8)[0] if number % 2 else shared.ids([long] * 20)[0]
+
+    with ThreadPoolExecutor(8) as pool:
+        lengths = [len(ids) for ids in pool.map(ask, range(200))]
+    assert lengths == [122, 8] * 100

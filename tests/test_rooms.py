@@ -27,9 +27,12 @@ ALLOWED = {
     | {"encoder", "sampling", "estimation", "metrics", "model", "classification", "confidence", "search", "scale"},
     "paper": BASE
     | {"encoder", "sampling", "estimation", "metrics", "model", "classification", "confidence", "specificity"},
+    "server": BASE
+    | {"encoder", "sampling", "estimation", "metrics", "model", "classification", "confidence", "specificity"}
+    | {"search"},
     "cli": BASE
     | {"encoder", "sampling", "estimation", "metrics", "model", "classification", "confidence", "specificity"}
-    | {"search", "paper", "scale", "integrations"},
+    | {"search", "server", "paper", "scale", "integrations"},
     "model": BASE | {"encoder", "sampling", "estimation"},
     "front": BASE,
 }

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 import reprlib
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import fields
+from dataclasses import Field, fields
 from functools import wraps
 from inspect import Parameter, Signature, signature
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -36,16 +37,24 @@ PairMethod = Annotated[
 DataFolder = Annotated[str | None, typer.Option("--data", help="Folder of evaluation data. (default: SEN2PRO_DATA)")]
 
 
-def _option(name: str) -> Parameter:
-    default, about = _FIELDS[name].default, _FIELDS[name].metadata
+def _option(each: Field[Any]) -> Parameter:
+    default, about = each.default, each.metadata
+    if isinstance(default, tuple):  # may be given again
+        default = None
     kind = about["kind"] if default is not None else about["kind"] | None
     option = typer.Option(*about["flags"], help=about["help"])
-    return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, option])
+    return Parameter(each.name, Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, option])
 
 
-def with_settings(*only: str, without: Sequence[str] = ()) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command the options of `Settings` (all, or some); it gets them as its argument `settings`."""
+def with_settings(
+    *only: str, without: Sequence[str] = (), more: Mapping[str, Any] | None = None
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command the options of `Settings` (all, or some); it gets them as its argument `settings`.
+
+    `more` names further arguments, each with a dataclass whose fields are options in the same way.
+    """
     names = [name for name in only or NAMES if name not in without]
+    others = {argument: fields(kind) for argument, kind in (more or {}).items()}
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         @wraps(command)
@@ -53,10 +62,15 @@ def with_settings(*only: str, without: Sequence[str] = ()) -> Callable[[Callable
             settings = {name: given.pop(name) for name in names}
             if "samples" in settings:
                 settings["samples"] = parse_samples(settings["samples"])
+            for argument, chosen in others.items():
+                values = {each.name: given.pop(each.name) for each in chosen}
+                given[argument] = {name: value for name, value in values.items() if value is not None}
             command(**given, settings=settings)
 
-        own = [each for each in signature(command, eval_str=True).parameters.values() if each.name != "settings"]
-        parameters = [*(each.replace(kind=Parameter.KEYWORD_ONLY) for each in own), *map(_option, names)]
+        made = {"settings", *others}
+        own = [each for each in signature(command, eval_str=True).parameters.values() if each.name not in made]
+        wanted = [*chain(*others.values()), *(_FIELDS[name] for name in names)]
+        parameters = [*(each.replace(kind=Parameter.KEYWORD_ONLY) for each in own), *map(_option, wanted)]
         run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
         run.__annotations__ = {each.name: each.annotation for each in parameters}
         return run

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
 
-from sen2pro.checks import check_sentences
+from sen2pro.checks import SOURCES, check_sentences
 from sen2pro.confidence.default import HIGHEST, shipped
-from sen2pro.errors import HeadMissing
+from sen2pro.errors import HeadMissing, Sen2ProError
+from sen2pro.estimation.head import Head
 from sen2pro.model import Sen2Pro
 
 _LIKELY, _UNLIKELY = 0.7, 0.3
@@ -23,7 +25,8 @@ class Comparison:
     `probability` is that of the same meaning: people would give them at least 4 of 5. `similarity` is the grade to be
     expected, from 0 to 5, and `low` to `high` its 90 % interval. `vaguer` is the sentence that says less, or None if
     the difference is no larger than between two sentences that mean the same. `coverage` is how well the head knows
-    such text (see `Gaussian.coverage`), the lower of both.
+    such text (see `Gaussian.coverage`), the lower of both. `doubt` says where the doubt comes from: the total variance
+    of the first and of the second sentence, for each source (`model` and `data`).
     """
 
     probability: float
@@ -32,6 +35,7 @@ class Comparison:
     high: float
     vaguer: Literal["first", "second"] | None
     coverage: float
+    doubt: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
     @property
     def word(self) -> str:
@@ -55,7 +59,39 @@ def compare(model: Sen2Pro, a: str, b: str) -> Comparison:
     3 % likely the same meaning (unlikely). Similarity 1.9 of 5, probably between 0.6 and 3.3. The second sentence is
     the vaguer one.
     """
-    texts = check_sentences([a, b])
+    return compare_pairs(model, [a], [b])[0]
+
+
+def compare_pairs(model: Sen2Pro, first: Sequence[str], second: Sequence[str]) -> list[Comparison]:
+    """Compare each sentence of `first` with its partner in `second`; all of them take one pass together.
+
+    >>> pairs = compare_pairs(Sen2Pro(method="one-pass"), ["It rains.", "It rains."], ["It rains.", "I like tea."])
+    >>> [pair.word for pair in pairs]
+    ['likely', 'unlikely']
+    """
+    texts, count = check_sentences([*first, *second]), len(first)
+    if len(texts) != 2 * count:
+        raise Sen2ProError(f"pairs take two lists of one length, not of {count} and {len(texts) - count}")
+    head = comparing_head(model)
+    if not texts:
+        return []
+    states = model.sampler.plain(texts, model.encoder.prompt(None, None), layers=head.layers)
+    vectors = model.sampler.finish(states.vectors).astype(np.float64)
+    vectors = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    totals = {name: head.predict(states, name)[1].sum(axis=1) for name in SOURCES if name in head.sources}
+    coverage = head.coverage(states)
+    return [
+        _compared(
+            float(vectors[i] @ vectors[count + i]),
+            {name: (float(total[i]), float(total[count + i])) for name, total in totals.items()},
+            float(min(coverage[i], coverage[count + i])),
+        )
+        for i in range(count)
+    ]
+
+
+def comparing_head(model: Sen2Pro) -> Head:
+    """Return the head that a comparison needs; a model that no numbers ship for is refused."""
     head, default = model.head or model.find_head(), shipped()
     misfits = default.misfits(model.signature()) or ([] if head else ["no head for one pass"])
     if head is None or misfits:
@@ -64,16 +100,16 @@ def compare(model: Sen2Pro, a: str, b: str) -> Comparison:
             "your own model, learn from labelled pairs: sen2pro.confidence.MatchConfidence().fit(model, first, second, "
             "labels)"
         )
-    states = model.sampler.plain(texts, model.encoder.prompt(None, None), layers=head.layers)
-    first, second = model.sampler.finish(states.vectors).astype(np.float64)
-    cosine = first @ second / (np.linalg.norm(first) * np.linalg.norm(second))
-    totals = np.log(head.predict(states, "data")[1].sum(axis=1))
-    coverage = float(head.coverage(states).min())
-    difference = float(totals[0] - totals[1])
+    return head
+
+
+def _compared(cosine: float, doubt: dict[str, tuple[float, float]], coverage: float) -> Comparison:
+    default = shipped()
+    difference = float(np.log(doubt["data"][0]) - np.log(doubt["data"][1]))
     vaguer: Literal["first", "second"] | None = None
     if abs(difference) > default.equally_vague:
         vaguer = "first" if difference > 0 else "second"
     if cosine > _INDISTINCT:
-        return Comparison(1.0, HIGHEST, HIGHEST, HIGHEST, None, coverage)
+        return Comparison(1.0, HIGHEST, HIGHEST, HIGHEST, None, coverage, doubt)
     middle, low, high = (float(end) for end in default.grade(cosine))
-    return Comparison(float(default.probability(cosine)), middle, low, high, vaguer, coverage)
+    return Comparison(float(default.probability(cosine)), middle, low, high, vaguer, coverage, doubt)

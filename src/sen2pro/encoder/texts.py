@@ -6,9 +6,10 @@ reads the file itself, and only where what is in it equals what transformers wou
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import tokenizers
 from tokenizers.pre_tokenizers import ByteLevel
@@ -52,11 +53,38 @@ _BUILT = {  # settings that say how a tokenizer of a class is built
 _FLAGS = ("content", "single_word", "lstrip", "rstrip", "normalized", "special")
 
 
+class Piece(NamedTuple):
+    """A token of a text: its number, what it is called, whether the tokenizer added it, and where it stands.
+
+    `start` and `stop` count letters of the text; they are None for what was added, and where nobody knows.
+    """
+
+    id: int
+    text: str
+    special: bool
+    start: int | None
+    stop: int | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the token as JSON."""
+        return self._asdict()
+
+
 class TextTokenizer(Protocol):
     """What the encoder asks of a tokenizer."""
 
     padding: int
     """The number of the padding token."""
+
+    @property
+    def size(self) -> int:
+        """One more than the greatest id."""
+
+    def pieces(self, text: str, *, special: bool) -> list[Piece]:
+        """Return the tokens of a text, not cut, with or without those that the tokenizer adds."""
+
+    def text(self, ids: Sequence[int]) -> str:
+        """Return a text that has these tokens; special tokens are left out."""
 
     def ids(self, texts: Sequence[str]) -> list[Tokens]:
         """Return the token ids of texts, special tokens included, not cut."""
@@ -74,19 +102,44 @@ class LibraryTokenizer:
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer = tokenizer
         self.padding = tokenizer.pad_token_id or 0
+        self._lock = threading.Lock()  # a call sets how it cuts and pads, which no two threads may do at once
 
     def ids(self, texts: Sequence[str]) -> list[Tokens]:
         """Return the token ids of texts, special tokens included, not cut."""
-        ids: list[Tokens] = self._tokenizer(list(texts), truncation=False, padding=False, verbose=False)["input_ids"]
+        with self._lock:
+            found = self._tokenizer(list(texts), truncation=False, padding=False, verbose=False)
+        ids: list[Tokens] = found["input_ids"]
         return ids
 
     def cut(self, text: str, longest: int) -> tuple[Tokens, list[tuple[int, int]] | None]:
         """Return at most `longest` ids of a text, and the part of the text that each stands for, where it is known."""
         knows = self._tokenizer.is_fast
-        cut = self._tokenizer(
-            text, truncation=True, max_length=longest, verbose=False, return_offsets_mapping=knows
-        )  # fmt: skip
+        with self._lock:
+            cut = self._tokenizer(
+                text, truncation=True, max_length=longest, verbose=False, return_offsets_mapping=knows
+            )  # fmt: skip
         return cut["input_ids"], cut["offset_mapping"] if knows else None
+
+    @property
+    def size(self) -> int:
+        """One more than the greatest id."""
+        return max(self._tokenizer.get_vocab().values(), default=-1) + 1
+
+    def pieces(self, text: str, *, special: bool) -> list[Piece]:
+        """Return the tokens of a text, not cut, with or without those that the tokenizer adds."""
+        knows = self._tokenizer.is_fast
+        with self._lock:
+            found = self._tokenizer(
+                text, add_special_tokens=special, verbose=False, return_offsets_mapping=knows,
+                return_special_tokens_mask=True,
+            )  # fmt: skip
+        ids = found["input_ids"]
+        names, marks = self._tokenizer.convert_ids_to_tokens(ids), found["special_tokens_mask"]
+        return _pieces(ids, names, marks, found["offset_mapping"] if knows else None)
+
+    def text(self, ids: Sequence[int]) -> str:
+        """Return a text that has these tokens; special tokens are left out."""
+        return str(self._tokenizer.decode(list(ids), skip_special_tokens=True))
 
     def words(self) -> list[str]:
         """Return the whole words of the vocabulary, in the order of their ids."""
@@ -123,11 +176,30 @@ class FastTokenizer:
         encoding = self._cutting[longest].encode(text)
         return encoding.ids, encoding.offsets
 
+    def pieces(self, text: str, *, special: bool) -> list[Piece]:
+        """Return the tokens of a text, not cut, with or without those that the tokenizer adds."""
+        found = self._tokenizer.encode(text, add_special_tokens=special)
+        return _pieces(found.ids, found.tokens, found.special_tokens_mask, found.offsets)
+
+    def text(self, ids: Sequence[int]) -> str:
+        """Return a text that has these tokens; special tokens are left out."""
+        return self._tokenizer.decode(list(ids), skip_special_tokens=True)
+
     def words(self) -> list[str]:
         """Return the whole words of the vocabulary, in the order of their ids."""
         numbers, decoder = self._tokenizer.get_vocab(), self._tokenizer.decoder
         tokens = [token for token in sorted(numbers, key=numbers.__getitem__) if token not in self._special]
         return whole_words(tokens, lambda token: decoder.decode([token]) if decoder else token)
+
+
+def _pieces(
+    ids: Sequence[int], names: Sequence[str], added: Sequence[int], places: Sequence[tuple[int, int]] | None
+) -> list[Piece]:
+    spans = places or [(0, 0)] * len(ids)
+    return [
+        Piece(int(number), name, bool(special), *((None, None) if special or places is None else span))
+        for number, name, special, span in zip(ids, names, added, spans, strict=True)
+    ]
 
 
 def understand(folder: Path) -> FastTokenizer | None:

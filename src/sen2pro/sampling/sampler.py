@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sen2pro.checks import check_batch_size
+from sen2pro.encoder.dropout import Tokens
 from sen2pro.encoder.encoder import Encoder
 from sen2pro.errors import Sen2ProWarning
 from sen2pro.progress import Show, progress
@@ -70,11 +71,15 @@ class Sampler:
 
     def plain(
         self, texts: list[str], prompt: str, *, layers: Sequence[int] = (), batch_size: int | None = None,
-        show: Show = False, warn: bool = True,
+        show: Show = False, warn: bool = True, tokens: list[Tokens] | None = None,
     ) -> States:  # fmt: skip
-        """Return what one deterministic pass says of the sentences; its vectors are not finished."""
+        """Return what one deterministic pass says of the sentences; its vectors are not finished.
+
+        `tokens` are what `Encoder.tokens` gives for the sentences with their prompt, for who has them already.
+        """
         check_batch_size(batch_size)
-        tokens = self.encoder.tokens([prompt + text for text in texts], warn=warn)
+        if tokens is None:
+            tokens = self.encoder.tokens([prompt + text for text in texts], warn=warn)
         with progress(len(texts), show, threshold=2048, unit="sentences") as advance:
             columns = embed(self.encoder, tokens, prompt=prompt, batch_size=batch_size, layers=layers, advance=advance)
         dim = self.encoder.dim
@@ -108,10 +113,10 @@ class Sampler:
         finished = self.finish(vectors).astype(np.float64)
         return np.asarray(finished / np.maximum(np.linalg.norm(finished, axis=-1, keepdims=True), 1e-12))
 
-    def finish(self, vectors: Array) -> Array:
-        """Whiten, then normalise, as the settings say."""
+    def finish(self, vectors: Array, *, normalize: bool | None = None) -> Array:
+        """Whiten, then normalise, as the settings or the argument say."""
         if self.whitening:
             vectors = self.whitening.apply(vectors)
-        if self.normalize:
+        if self.normalize if normalize is None else normalize:
             vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12)
         return vectors

@@ -1,0 +1,69 @@
+"""`sen2pro serve`: an HTTP server."""
+
+from typing import Annotated, Any
+
+from typer import Option
+
+from sen2pro.cli import options
+from sen2pro.cli.terminal import Console
+from sen2pro.errors import Sen2ProError
+from sen2pro.server.serving import Serving
+
+_MISSING = "the server needs more packages: pip install 'sen2pro[server]'"
+
+
+@options.with_settings(without=("method",), more={"serving": Serving})
+def serve(
+    settings: dict[str, Any],
+    serving: dict[str, Any],
+    method: options.PairMethod = "auto",
+    key_file: Annotated[
+        str | None,
+        Option(help="File of API keys, one a line. Keys may stand in SEN2PRO_API_KEYS, too. (default: no keys)"),
+    ] = None,
+    index: Annotated[str | None, Option(help="Folder of sen2pro index, or the address of one, for /v1/search.")] = None,
+    classifier: Annotated[str | None, Option(help="Folder of sen2pro classify train, for /v1/classify.")] = None,
+    port_file: Annotated[str | None, Option(help="File to write the port to, once the server listens.")] = None,
+) -> None:
+    """Serve embeddings, distributions and answers over HTTP, as OpenAI and text-embeddings-inference do.
+
+    It listens on 127.0.0.1 unless --host says otherwise. SIGTERM lets it finish what it has in hand. Its log is lines
+    of JSON on standard error, and holds no text. docs/serving.md has examples.
+    """
+    from sen2pro.server.keys import Keys
+
+    chosen, keys = Serving(**serving), Keys.read(key_file)
+    try:
+        from sen2pro.server.running import serve as run
+    except ModuleNotFoundError as error:
+        raise Sen2ProError(f"{_MISSING} ({error.name} is missing)") from None
+    with options.notes() as gathered:
+        model = options.load_for_pairs(method, settings)
+        found = trained = None
+        if index is not None:
+            from sen2pro.search import Index
+
+            found = Index.open(index, model, allow_pickle=settings["allow_pickle"])
+        if classifier is not None:
+            trained = _classifier(classifier, settings["model"])
+    console = Console(stderr=True)
+    if not chosen.is_local and not len(keys):
+        console.print(
+            "note: the server can be reached from other machines, and needs no key; give --key-file", style="yellow"
+        )
+    for note in gathered:
+        console.say(f"note: {note}", style="yellow")
+    run(
+        model, chosen, keys, index=found, classifier=trained, port_file=port_file,
+        started=lambda address: console.say(f"serving {model.encoder.name} on {address}"),
+    )  # fmt: skip
+
+
+def _classifier(folder: str, model: str) -> Any:
+    """Load a classifier: its own encoder or the default model, else the one that --model names."""
+    from sen2pro.classification import Sen2ProClassifier
+
+    try:
+        return Sen2ProClassifier.load(folder)
+    except Sen2ProError:
+        return Sen2ProClassifier.load(folder, model=model)

@@ -1,0 +1,210 @@
+"""Run the application on uvicorn: connections that cannot be held open for nothing, and a clean end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from sen2pro.errors import Sen2ProError, Sen2ProWarning
+from sen2pro.files.atomic import write_text
+from sen2pro.model import Sen2Pro
+from sen2pro.server import logs
+from sen2pro.server.app import create_app
+from sen2pro.server.batching import FAREWELLS, Farewells
+from sen2pro.server.engine import Engine
+from sen2pro.server.keys import Keys
+from sen2pro.server.logs import LOGGER
+from sen2pro.server.serving import Serving
+from sen2pro.server.state import State
+
+if TYPE_CHECKING:
+    from sen2pro.classification import Sen2ProClassifier
+    from sen2pro.search import Index
+
+_MOST_HEADERS = 64 << 10  # bytes of the headers of a call
+_SLOW = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+_HEADERS = b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+
+
+def connection_class(limit: float) -> type[HttpToolsProtocol]:
+    """Return the class of connections on which a call must arrive whole, and its answer be read, within a time."""
+
+    class Connection(HttpToolsProtocol):
+        """A connection that is closed when its client dawdles: uvicorn itself would wait for ever."""
+
+        _timer: asyncio.TimerHandle | None = None
+        _heading = 0  # bytes of headers so far; -1 once they are complete
+
+        def _wait(self) -> None:
+            self._stop_waiting()
+            self._timer = self.loop.call_later(limit, self._close, _SLOW)
+
+        def _stop_waiting(self) -> None:
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
+
+        def _close(self, farewell: bytes) -> None:
+            if self.transport.is_closing():
+                return
+            if self.cycle is None or self.cycle.response_complete or not self.cycle.response_started:
+                self.transport.write(farewell)
+                self.transport.close()
+            else:
+                self.transport.abort()
+
+        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+            super().connection_made(transport)
+            self._farewells: Farewells = set()
+            self._wait()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            self._stop_waiting()
+            super().connection_lost(exc)
+            for farewell in list(self._farewells):
+                farewell()
+
+        def data_received(self, data: bytes) -> None:
+            if self._heading >= 0:
+                self._heading += len(data)
+            super().data_received(data)
+            if self._heading > _MOST_HEADERS:
+                self._close(_HEADERS)
+            elif self._timer is None and (self.cycle is None or self.cycle.response_complete):
+                self._wait()  # a blank line ends uvicorn's own waiting, and begins no call
+
+        def on_message_begin(self) -> None:
+            super().on_message_begin()
+            self.scope["extensions"] = {FAREWELLS: self._farewells}  # type: ignore[dict-item]
+            self._heading = max(self._heading, 0)
+            self._wait()
+
+        def on_headers_complete(self) -> None:
+            self._heading = -1
+            super().on_headers_complete()
+
+        def on_message_complete(self) -> None:
+            super().on_message_complete()
+            self._stop_waiting()
+            self._heading = 0
+
+        def pause_writing(self) -> None:  # the client does not read its answer
+            super().pause_writing()
+            self._timer = self.loop.call_later(limit, self.transport.abort)
+
+        def resume_writing(self) -> None:
+            self._stop_waiting()
+            super().resume_writing()
+
+    return Connection
+
+
+class Server(uvicorn.Server):
+    """uvicorn's server, which on SIGTERM first finishes what it has in hand and refuses what is new, then exits 0."""
+
+    def __init__(self, config: uvicorn.Config, state: State) -> None:
+        super().__init__(config)
+        self._state = state
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Handle SIGTERM and SIGINT; unlike uvicorn's own, do not raise them again at the end."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {number: signal.signal(number, self.handle_exit) for number in (signal.SIGTERM, signal.SIGINT)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Begin to stop; a second signal stops at once."""
+        if self.should_exit:
+            self.force_exit = True
+        self._state.stop()
+        self.should_exit = True
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Wait for the calls in hand, while new ones get 503; then close."""
+        LOGGER.info({"event": "stopping", "waiting": self._state.batcher.waiting})
+        loop = asyncio.get_running_loop()
+        until = loop.time() + self._state.serving.grace
+        while not self._state.batcher.is_idle and loop.time() < until and not self.force_exit:
+            await asyncio.sleep(0.02)
+        await super().shutdown(sockets)
+        LOGGER.info({"event": "stopped"})
+
+
+def serve(
+    model: Sen2Pro,
+    serving: Serving | None = None,
+    keys: Keys | None = None,
+    *,
+    index: Index | None = None,
+    classifier: Sen2ProClassifier | None = None,
+    port_file: str | Path | None = None,
+    started: Callable[[str], Any] = lambda address: None,
+) -> None:
+    """Serve a model until SIGTERM or Ctrl-C.
+
+    Parameters
+    ----------
+    model
+        What encodes; with the method `one-pass` a distribution costs as much as a plain vector.
+    serving
+        Where to listen, and how much a client may ask.
+    keys
+        Who may call; without keys everybody who can reach the server.
+    index, classifier
+        What `/v1/search` and `/v1/classify` use.
+    port_file
+        A file that the port is written to once the server listens, for programs that start it with port 0.
+    started
+        Called with the address once the server listens.
+    """
+    serving = serving or Serving()
+    logs.start()
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # short texts are no work for a pool of threads
+    warnings.simplefilter("ignore", Sen2ProWarning)  # texts that are cut are counted; a log holds no text
+    app = create_app(Engine(model, index, classifier), serving, keys)
+    listening = _listen(serving)
+    host, port = listening.getsockname()[:2]
+    config = uvicorn.Config(
+        app, http=connection_class(serving.time_limit), loop="auto", ws="none", log_config=None, access_log=False,
+        server_header=False, date_header=True, lifespan="on", limit_concurrency=serving.connections + 1,
+        timeout_keep_alive=75, timeout_graceful_shutdown=max(1, round(serving.grace)), backlog=2048,
+        proxy_headers=False,
+    )  # fmt: skip
+    address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+    if port_file is not None:
+        write_text(port_file, f"{port}\n")
+    started(address)
+    LOGGER.info({"event": "listening", "address": address, "keys": len(keys or ()), "local": serving.is_local})
+    Server(config, app.state.server).run(sockets=[listening])
+
+
+def _listen(serving: Serving) -> socket.socket:
+    """Open the socket, so that a port that is taken is told before anything else."""
+    family = socket.AF_INET6 if ":" in serving.host else socket.AF_INET
+    listening = socket.socket(family)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((serving.host, serving.port))
+    except OSError as error:
+        listening.close()
+        raise Sen2ProError(f"cannot listen on {serving.host}, port {serving.port}: {error.strerror}") from None
+    return listening

@@ -1,0 +1,91 @@
+"""The one list of what an operator may choose for a server: read by the command line, the routes and `/info`."""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass, field
+from typing import Any
+
+from sen2pro.checks import check_text, check_whole
+from sen2pro.errors import Sen2ProError, one_of, shown
+
+VECTORS = ("plain", "mean")
+
+
+def _choice(default: Any, help: str, kind: Any = str) -> Any:
+    """Declare a choice of the operator's, with what the command line says about it."""
+    return field(default=default, metadata={"help": help, "kind": kind, "flags": ()})
+
+
+@dataclass(frozen=True)
+class Serving:
+    """How a server is run: where it listens, what it is called, and how much one client may ask of it.
+
+    Examples
+    --------
+    >>> Serving(texts=16).texts
+    16
+    >>> Serving(vectors="means")
+    Traceback (most recent call last):
+    sen2pro.errors.Sen2ProError: unknown vectors 'means'; did you mean 'mean'? It is one of: plain, mean
+    """
+
+    host: str = _choice("127.0.0.1", "Address to listen on. 0.0.0.0 lets other machines in: then give API keys.")
+    port: int = _choice(8080, "Port to listen on; 0 takes a free one and prints it.", int)
+    served_name: str | None = _choice(None, "What clients call the model. (default: its name, or that of its folder)")
+    alias: tuple[str, ...] = _choice(
+        (), "Another name that clients may use, text-embedding-3-small for instance; may be given again.", list[str]
+    )
+    vectors: str = _choice("plain", "What embedding routes give: plain (the encoder's own vectors) or mean.")
+    truncate: bool = _choice(True, "Cut texts that are longer than the model takes, or refuse them.", bool)
+    texts: int = _choice(2048, "Texts that one call may have.", int)
+    characters: int = _choice(50_000, "Characters that one text may have.", int)
+    body_bytes: int = _choice(16 << 20, "Bytes that the body of a call may have.", int)
+    queue: int = _choice(16_384, "Texts that may wait; a call that finds no place gets 429.", int)
+    connections: int = _choice(1024, "Connections that may be open; one more gets 503.", int)
+    batch_tokens: int | None = _choice(
+        None, "Tokens that are run at once; nobody waits for more of a stranger's. (default: what fits)", int
+    )
+    window: float = _choice(
+        2.0, "Milliseconds that an idle server waits for more texts, when several clients ask.", float
+    )
+    time_limit: float = _choice(
+        30.0, "Seconds after which a call gets 504; a call must arrive in this time, too.", float
+    )
+    grace: float = _choice(30.0, "Seconds that calls in hand may take after SIGTERM.", float)
+    cors: tuple[str, ...] = _choice(
+        (), "Web origin whose pages may call the server, https://example.org; may be given again. (default: none)",
+        list[str],
+    )  # fmt: skip
+
+    def __post_init__(self) -> None:
+        """Check every value, and bring it into its one proper form."""
+        check_text("host", self.host)
+        check_whole("port", self.port, 0, 65535)
+        one_of("vectors", self.vectors, VECTORS)
+        for name, low in (("texts", 1), ("characters", 1), ("body_bytes", 1024), ("queue", 1), ("connections", 1)):
+            check_whole(name, getattr(self, name), low)
+        if self.batch_tokens is not None:
+            check_whole("batch_tokens", self.batch_tokens, 1)
+        for name, least, most in (("window", 0.0, 1000), ("time_limit", 0.01, 3600), ("grace", 0.0, 3600)):
+            value = getattr(self, name)
+            if not isinstance(value, (int, float)) or isinstance(value, bool) or not least <= value <= most:
+                raise Sen2ProError(f"{name} must be a number between {least:g} and {most}, not {shown(value)}")
+        for name in ("alias", "cors"):
+            values = getattr(self, name)
+            values = (values,) if isinstance(values, str) else tuple(values or ())
+            object.__setattr__(self, name, tuple(check_text(name, value) for value in values))
+        if "*" in self.cors:
+            raise Sen2ProError("cors='*' would let every web page call the server; name the origins that may")
+
+    @property
+    def is_local(self) -> bool:
+        """Whether only programs on this machine can reach the server.
+
+        >>> Serving().is_local, Serving(host="localhost").is_local, Serving(host="0.0.0.0").is_local
+        (True, True, False)
+        """
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return self.host == "localhost"

@@ -1,0 +1,161 @@
+"""What all routes share: the engine, the queue, keys, limits, and whether the server is ready."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import torch
+
+from sen2pro.server.batching import Batcher, Lane, answer, late
+from sen2pro.server.doors import Call
+from sen2pro.server.engine import Engine, Text
+from sen2pro.server.keys import Keys
+from sen2pro.server.logs import LOGGER, where
+from sen2pro.server.metrics import Metrics
+from sen2pro.server.problems import Problem
+from sen2pro.server.serving import Serving
+
+_INLINE = 8192  # letters that are tokenized at once in the event loop: a millisecond or two
+
+
+class State:
+    """A server's parts; `phase` is `starting`, `ready` or `stopping`."""
+
+    def __init__(self, engine: Engine, serving: Serving, keys: Keys) -> None:
+        self.engine, self.serving, self.keys = engine, serving, keys
+        self.metrics = Metrics()
+        encoder = engine.model.encoder
+        # Where batches run on several threads, each has one of its own.
+        several = torch.get_num_threads() if encoder.native is not None else 1
+        budget = serving.batch_tokens or encoder.token_budget * several
+        self.batcher = Batcher(budget, serving.queue, serving.window / 1000, self.metrics)
+        self.name = serving.served_name or encoder.name
+        self.names = {self.name, *serving.alias}
+        self.phase = "starting"
+        self.created = int(time.time())
+        self.signature = engine.model.signature()
+        self._tokenizing = ThreadPoolExecutor(1, "sen2pro-tokens")
+
+    async def start(self) -> None:
+        """Start the worker, and warm up; until that is done, `/health` says 503."""
+        self.batcher.start()
+        loop = asyncio.get_running_loop()
+        self._warming = loop.run_in_executor(self._tokenizing, self._warm_up)
+
+    def _warm_up(self) -> None:
+        began = time.perf_counter()
+        try:
+            self.engine.warm_up()
+        except Exception as error:
+            LOGGER.error({"event": "the warm-up failed; the server will not be ready", **where(error)})
+            return
+        if self.phase == "starting":
+            self.phase = "ready"
+        LOGGER.info({"event": "ready", "model": self.name, "seconds": round(time.perf_counter() - began, 3)})
+
+    def stop(self) -> None:
+        """Take no more calls; those in hand are finished."""
+        self.phase = "stopping"
+
+    def close(self) -> None:
+        """End the threads."""
+        self.stop()
+        self._tokenizing.shutdown(wait=True, cancel_futures=True)
+        self.batcher.close()
+
+    def check_ready(self) -> None:
+        """Refuse a call while the server starts or stops."""
+        if self.phase != "ready":
+            raise Problem("stopping", f"the server is {self.phase}; try again later", retry_after=1)
+
+    def check_model(self, name: str | None) -> None:
+        """Refuse a model that is not served; no name means the one that is."""
+        if name is not None and name not in self.names:
+            raise Problem(
+                "model", "the model that you ask for is not served here; /v1/models names the one that is", "model"
+            )
+
+    def check_dimensions(self, dimensions: int | None) -> None:
+        """Refuse another number of dimensions than the model has."""
+        own = self.engine.model.dim
+        if dimensions is not None and dimensions != own:
+            raise Problem("invalid", f"this model gives {own} dimensions and no other number of them", "dimensions")
+
+    def listed(self, given: Any, field: str) -> list[str]:
+        """Return texts from a text, texts, token ids or lists of them, within the limits of a call."""
+        if isinstance(given, str) or (given and isinstance(given[0], int)):
+            given = [given]
+        if not given:
+            raise Problem("empty", f"'{field}' is empty; give at least one text", field)
+        if len(given) > self.serving.texts:
+            raise Problem("large", f"a call may have {self.serving.texts} texts, not {len(given)}", field)
+        most = self.serving.characters
+        if max(map(len, given)) > most:
+            raise Problem("large", f"a text may have {most} characters", field)
+        if isinstance(given[0], str):
+            return list(given)
+        return [self.engine.text_of(ids) for ids in given]
+
+    async def texts(self, call: Call, texts: Sequence[str], prompt: str, truncate: bool | None = None) -> list[Text]:
+        """Check texts and count their tokens: here if they are short, else in a thread beside the worker."""
+        if sum(map(len, texts)) <= _INLINE:
+            found = self.engine.texts(texts, prompt)
+        else:
+            found, loop = [], asyncio.get_running_loop()
+            for part in _parts(self.engine.checked(texts)):  # calls with many texts take turns, part by part
+                found += await loop.run_in_executor(self._tokenizing, self.engine.texts, part, prompt)
+                self._time_left(call)
+        call.texts += len(found)
+        call.tokens += sum(len(text.tokens) for text in found)
+        cut = sum(not text.whole for text in found)
+        if cut:
+            if not (self.serving.truncate if truncate is None else truncate):
+                longest = self.engine.model.encoder.max_length
+                raise Problem("long", f"a text is longer than the {longest} tokens that this model takes")
+            self.metrics.truncated.inc(cut)
+        return found
+
+    async def run(
+        self, call: Call, lane: Lane, units: Sequence[Any], tokens: Sequence[int], passes: int = 1
+    ) -> list[Any]:
+        """Have the worker do something with the units of a call, and wait for the results."""
+        weights = tokens if passes == 1 else [passes * number for number in tokens]
+        left = self._time_left(call)
+        ticket = self.batcher.submit(lane, units, weights)
+        return await answer(self.batcher, ticket, call.receive, left, call.farewells)
+
+    def _time_left(self, call: Call) -> float:
+        """Return how many seconds a call still has."""
+        left = call.began + self.serving.time_limit - time.perf_counter()
+        if left <= 0:
+            raise late()
+        return left
+
+    async def run_texts(self, call: Call, lane: Lane, texts: Sequence[Text], passes: int = 1) -> list[Any]:
+        """Have the worker do something with texts."""
+        return await self.run(call, lane, texts, [len(text.tokens) for text in texts], passes)
+
+    def usage(self, call: Call) -> dict[str, int]:
+        """Return what OpenAI calls the usage."""
+        return {"prompt_tokens": call.tokens, "total_tokens": call.tokens}
+
+
+def _parts(texts: Sequence[str]) -> Iterator[list[str]]:
+    """Cut a list of texts into parts of few letters, or of one text.
+
+    >>> list(_parts(["a" * 5000, "b" * 5000, "c", "d" * 9000])) == [["a" * 5000], ["b" * 5000, "c"], ["d" * 9000]]
+    True
+    """
+    part: list[str] = []
+    letters = 0
+    for text in texts:
+        if part and letters + len(text) > _INLINE:
+            yield part
+            part, letters = [], 0
+        part.append(text)
+        letters += len(text)
+    yield part

@@ -1,0 +1,425 @@
+"""What a client cannot do to the server: real processes with tight limits, where a distribution takes a second."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import socket
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+
+import numpy as np
+import psutil
+import pytest
+from typer.testing import CliRunner
+
+pytest.importorskip("fastapi", reason="the server's packages are not installed: pip install 'sen2pro[server]'")
+import httpx
+from server_process import running
+
+from sen2pro import Sen2Pro
+from sen2pro.cli.app import app
+from sen2pro.encoder.resolve import resolve
+from sen2pro.errors import Sen2ProError
+from sen2pro.server import Keys, Serving
+
+FIRST, SECOND, THIRD = "first-key-0123456789", "second-key-0123456789", "third-key-0123456789"
+TEXT = "the man plays the guitar"
+SLOW = {"input": [TEXT]}  # as distributions, by hundreds of samples
+GUARDED = (
+    "--pooling", "cls", "--samples", "60", "--texts", "8", "--characters", "300", "--body-bytes", "8192",
+    "--queue", "6", "--time-limit", "3", "--connections", "64",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def model_folder():
+    """The folder of the default model: our own code runs it, so a server starts without transformers."""
+    return resolve("all-MiniLM-L6-v2")
+
+
+@pytest.fixture(scope="module")
+def guarded(model_folder, tmp_path_factory):
+    """A server with keys from a file and from the environment, and tight limits."""
+    folder = tmp_path_factory.mktemp("guarded")
+    (folder / "keys").write_text(f"# two keys\n{FIRST}\n\n{SECOND}\n")
+    options = ("--model", model_folder, "--key-file", folder / "keys", *GUARDED)
+    with running(folder, *options, environment={"SEN2PRO_API_KEYS": THIRD}) as server:
+        yield server
+
+
+@pytest.fixture
+def client(guarded):
+    with guarded.client(headers={"authorization": f"Bearer {FIRST}"}) as client:
+        yield client
+
+
+def idle(client):
+    """Wait until nothing is left in the queue."""
+    for _ in range(600):
+        page = client.get("/metrics").text
+        if "sen2pro_queue_texts 0.0" in page:
+            return
+        time.sleep(0.05)
+    raise AssertionError("the queue never emptied")
+
+
+def is_clean(answer, path):
+    """Tell whether an error is in the dialect of its path, and shows nothing of the server."""
+    body = answer.json()
+    told = set(body["error"]) == {"message", "type", "param", "code"} if path.startswith("/v1") else set(body) == {
+        "error", "error_type"
+    }  # fmt: skip
+    return told and "/tmp" not in answer.text and "Traceback" not in answer.text and ".py" not in answer.text
+
+
+# Keys.
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("key", [FIRST, SECOND, THIRD])
+def test_every_key_of_the_file_and_of_the_environment_opens(guarded, key):
+    answer = guarded.post("/v1/embeddings", {"input": TEXT}, headers={"authorization": f"Bearer {key}"})
+    assert answer.status_code == 200
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "header",
+    [None, "Bearer wrong", f"Basic {FIRST}", FIRST, f"Bearer {FIRST}x", f"Bearer {FIRST[:-1]}", "Bearer x", "é"],
+)
+@pytest.mark.parametrize("path", ["/v1/embeddings", "/embed"])
+def test_without_a_right_key_nothing_is_answered(guarded, header, path):
+    headers = {} if header is None else {"authorization": header.encode()}
+    answer = guarded.post(path, {"input": TEXT, "inputs": TEXT}, headers=headers)
+    assert answer.status_code == 401
+    assert is_clean(answer, path)
+    assert answer.headers["www-authenticate"] == "Bearer"
+
+
+@pytest.mark.slow
+def test_only_health_needs_no_key(guarded):
+    paths = guarded.client().get("/openapi.json").json()["paths"]
+    for path, methods in paths.items():
+        for method in methods:
+            answer = guarded.client().request(method, path, json={} if method == "post" else None)
+            assert (answer.status_code == 401) == (path != "/health"), path
+
+
+@pytest.mark.slow
+def test_no_key_is_ever_in_the_log(guarded):
+    guarded.post("/embed", {"inputs": TEXT}, headers={"authorization": f"Bearer {FIRST}"})
+    guarded.post("/embed", {"inputs": TEXT}, headers={"authorization": "Bearer wrong-key-0123456789"})
+    assert [line["status"] for line in guarded.lines() if line["event"] == "call"][-2:] in ([200, 401], [422, 401])
+    assert "key-0123456789" not in guarded.log.read_text()
+
+
+def test_keys_are_not_shown_and_short_ones_are_refused(tmp_path):
+    assert FIRST not in repr(Keys([FIRST])) + str(vars(Keys([FIRST])))
+    for wrong in ("short", "has a blank in the middle", "ümlaut-0123456789012"):
+        with pytest.raises(Sen2ProError, match="API key 1") as refused:
+            Keys([wrong])
+        assert wrong not in str(refused.value)
+
+
+def test_a_server_that_was_meant_to_have_keys_is_never_open(tmp_path):
+    (tmp_path / "keys").write_text("# none yet\n")
+    with pytest.raises(Sen2ProError, match="no key in"):
+        Keys.read(tmp_path / "keys", {})
+    with pytest.raises(Sen2ProError, match="holds no key"):
+        Keys.read(None, {"SEN2PRO_API_KEYS": " , "})
+    assert len(Keys.read(None, {})) == 0
+
+
+def test_a_key_on_the_command_line_is_no_option():
+    assert "--key " not in CliRunner().invoke(app, ["serve", "--help"]).output
+
+
+# What comes in.
+
+MALFORMED = {
+    "not JSON": b"{", "empty": b"", "no UTF-8": b'{"input": "\xff\xfe", "inputs": "\xff"}',
+    "deep": b'{"input": ' + b"[" * 4000, "deep and closed": b'{"input": ' + b"[" * 3000 + b"]" * 3000 + b"}",
+    "NaN": b'{"input": NaN, "inputs": NaN}', "infinite": b'{"input": [Infinity], "inputs": [1e999]}',
+    "half a pair": b'{"input": "\\ud800", "inputs": "\\ud800"}', "a number": b"5", "null": b"null",
+    "null inside": b'{"input": null, "inputs": null}', "an object": b'{"input": {"a": 1}, "inputs": {"a": 1}}',
+    "mixed": b'{"input": ["a", 1], "inputs": ["a", 1]}', "negative": b'{"input": [-1], "inputs": [-1]}',
+    "huge number": b'{"input": [' + b"9" * 400 + b'], "inputs": [' + b"9" * 400 + b"]}",
+    "true": b'{"input": [true], "inputs": [true]}', "blank": '{"input": "\u200b", "inputs": "\u200b"}'.encode(),
+}  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", ["/v1/embeddings", "/embed", "/v1/distributions"])
+@pytest.mark.parametrize("name", MALFORMED)
+def test_malformed_bodies_get_a_clean_answer(client, path, name):
+    answer = client.post(path, content=MALFORMED[name], headers={"content-type": "application/json"})
+    assert 400 <= answer.status_code < 500
+    assert is_clean(answer, path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", ["/v1/embeddings", "/embed"])
+def test_other_kinds_of_content_are_refused(client, path):
+    body = json.dumps({"input": TEXT, "inputs": TEXT}).encode()
+    for headers in ({}, {"content-type": "text/plain"}, {"content-type": "application/x-www-form-urlencoded"}):
+        answer = client.post(path, content=body, headers=headers)
+        assert answer.status_code == 415
+        assert is_clean(answer, path)
+    packed = {"content-type": "application/json", "content-encoding": "gzip"}
+    assert client.post(path, content=gzip.compress(body), headers=packed).status_code == 415
+
+
+@pytest.mark.slow
+def test_limits_of_a_call_hold(client):
+    assert client.post("/embed", json={"inputs": [TEXT] * 8}).status_code == 200
+    for body, message in (
+        ({"inputs": [TEXT] * 9}, "8 texts, not 9"), ({"inputs": "a " * 151}, "300 characters"),
+        ({"inputs": "a" * 9000}, "8192 bytes"),
+    ):  # fmt: skip
+        answer = client.post("/embed", json=body)
+        assert answer.status_code == 413
+        assert message in answer.json()["error"]
+
+
+@pytest.mark.slow
+def test_a_body_without_a_length_is_cut_off_at_the_limit(client):
+    sent = 0
+
+    def endless():
+        nonlocal sent
+        yield b'{"inputs": "'
+        for _ in range(10_000):
+            sent += 1024
+            yield b"a" * 1024
+
+    try:
+        answer = client.post("/embed", content=endless(), headers={"content-type": "application/json"})
+        assert answer.status_code == 413
+    except (httpx.WriteError, httpx.ReadError, httpx.RemoteProtocolError):
+        pass  # the server has closed the connection while we were still sending, which is as good
+    assert sent < 10_000 * 1024
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("method", "path", "status"), [
+    ("GET", "/v1/embeddings", 405), ("DELETE", "/embed", 405), ("POST", "/v1/nothing", 404),
+    ("GET", "/../etc/passwd", 404), ("POST", "/embed/", 404),
+])  # fmt: skip
+def test_unknown_routes_and_methods_are_told_in_the_dialect(client, method, path, status):
+    answer = client.request(method, path)
+    assert answer.status_code == status
+    assert is_clean(answer, path)
+
+
+@pytest.mark.slow
+def test_what_is_not_served_says_so_without_a_path(client, model_folder):
+    for path, body in (
+        ("/v1/search", {"queries": TEXT}), ("/v1/classify", {"input": TEXT}), ("/v1/specificity", {"input": TEXT}),
+        ("/v1/compare", {"first": TEXT, "second": TEXT}),
+    ):  # fmt: skip
+        answer = client.post(path, json=body)
+        assert answer.status_code == 501
+        assert is_clean(answer, path)
+    everything = client.get("/v1/models").text + client.get("/info").text + client.get("/openapi.json").text
+    assert client.get("/info").json()["model_id"] == model_folder.name
+    assert str(model_folder.parent) not in everything
+
+
+# Who may reach it.
+
+
+@pytest.mark.slow
+def test_it_listens_on_this_machine_only_and_web_pages_may_not_call(guarded, client):
+    sockets = psutil.Process(guarded.process.pid).net_connections()
+    assert {each.laddr.ip for each in sockets if each.status == psutil.CONN_LISTEN} == {"127.0.0.1"}
+    answer = client.post("/embed", json={"inputs": TEXT}, headers={"origin": "https://example.org"})
+    assert not [name for name in answer.headers if name.startswith("access-control")]
+    asked = {"origin": "https://example.org", "access-control-request-method": "POST"}
+    assert client.options("/embed", headers=asked).status_code == 405
+
+
+def test_every_origin_at_once_cannot_be_allowed():
+    with pytest.raises(Sen2ProError, match="name the origins"):
+        Serving(cors=["*"])
+
+
+# Time.
+
+
+@pytest.mark.slow
+def test_a_full_queue_gets_429_and_says_when_to_come_back(client):
+    idle(client)
+    with ThreadPoolExecutor(16) as pool:
+        texts = [f"{TEXT} {'a ' * n}" for n in range(16)]
+        calls = [pool.submit(client.post, "/v1/distributions", json={"input": text}) for text in texts]
+        answers = [call.result() for call in calls]
+    statuses = [answer.status_code for answer in answers]
+    assert 429 in statuses
+    assert set(statuses) <= {200, 429, 504}
+    for answer in answers:
+        if answer.status_code == 429:
+            assert int(answer.headers["retry-after"]) >= 1
+            assert answer.json()["error"]["code"] == "rate_limit_exceeded"
+    idle(client)
+
+
+@pytest.mark.slow
+def test_a_call_that_takes_too_long_gets_504_and_a_short_one_still_comes_through(client):
+    idle(client)
+    with ThreadPoolExecutor(1) as pool:
+        long = pool.submit(
+            client.post, "/v1/distributions", json={"input": [f"{TEXT} {'b ' * n}" for n in range(20, 25)]}
+        )
+        time.sleep(0.3)
+        short = client.post("/embed", json={"inputs": TEXT})
+        was_pending = not long.done()
+        answer = long.result()
+    assert short.status_code == 200
+    if answer.status_code == 504:  # a very fast machine may make it
+        assert was_pending
+        assert answer.json()["error"]["code"] == "timeout"
+    idle(client)
+
+
+@pytest.mark.slow
+def test_a_client_that_goes_away_leaves_the_queue(guarded, client):
+    idle(client)
+    headers = {"authorization": f"Bearer {FIRST}"}
+    before = guarded.metric("sen2pro_cancelled_total", headers)
+    with ThreadPoolExecutor(1) as pool:
+        running_one = pool.submit(client.post, "/v1/distributions", json=SLOW)  # occupies the worker
+        time.sleep(0.2)
+        with guarded.client(headers=headers) as impatient, pytest.raises(httpx.ReadTimeout):
+            impatient.post("/v1/distributions", json={"input": [TEXT + " c"] * 3}, timeout=0.2)
+        for _ in range(100):
+            if guarded.metric("sen2pro_cancelled_total", headers) > before:
+                break
+            time.sleep(0.05)
+        assert guarded.metric("sen2pro_cancelled_total", headers) == before + 1
+        assert guarded.metric("sen2pro_queue_texts", headers) == 0
+        assert running_one.result().status_code in (200, 504)
+
+
+@pytest.mark.slow
+def test_a_call_that_never_comes_whole_is_closed(guarded):
+    """Half a header, half a body, and a body that trickles: each is closed within the time limit of 3 seconds."""
+    head = f"POST /embed HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {FIRST}\r\nContent-Type: application/json\r\n"
+    halves = [b"", b"\r\n", b"POST /embed HT", head.encode(), f"{head}Content-Length: 100\r\n\r\n{{".encode()]
+
+    def trickle():
+        with socket.create_connection(("127.0.0.1", guarded.port), timeout=20) as connection:
+            connection.sendall(f"{head}Transfer-Encoding: chunked\r\n\r\n".encode())
+            for _ in range(200):
+                try:
+                    connection.sendall(b"1\r\n \r\n")
+                except OSError:
+                    return True
+                time.sleep(0.05)
+        return False
+
+    def one_whole_call_and_a_blank_line():
+        with socket.create_connection(("127.0.0.1", guarded.port), timeout=20) as connection:
+            connection.sendall(b"GET /health HTTP/1.1\r\nHost: a\r\n\r\n")
+            connection.recv(65536)
+            connection.sendall(b"\r\n")
+            return connection.recv(65536)
+
+    began = time.monotonic()
+    with ThreadPoolExecutor(8) as pool:
+        slow, blank = pool.submit(trickle), pool.submit(one_whole_call_and_a_blank_line)
+        answers = [*pool.map(guarded.raw, halves), blank.result()]
+        assert slow.result()
+    assert time.monotonic() - began < 15
+    assert all(b"HTTP/1.1 408 " in answer for answer in answers)
+    assert guarded.client().get("/health").status_code == 200
+
+
+@pytest.mark.slow
+def test_headers_without_end_are_refused(guarded):
+    answer = guarded.raw(b"GET /health HTTP/1.1\r\n" + b"".join(b"a%d: %s\r\n" % (n, b"x" * 900) for n in range(100)))
+    assert b" 431 " in answer.split(b"\r\n")[0]
+    assert b" 400 " in guarded.raw(b"\x16\x03\x01 this is not HTTP\r\n\r\n").split(b"\r\n")[0]
+
+
+@pytest.mark.slow
+def test_more_connections_than_allowed_are_refused_and_the_others_work(guarded, client):
+    assert client.get("/health").status_code == 200
+    idle_ones = [socket.create_connection(("127.0.0.1", guarded.port)) for _ in range(70)]
+    try:
+        time.sleep(0.2)
+        assert client.get("/health").status_code == 503
+    finally:
+        for connection in idle_ones:
+            connection.close()
+    for _ in range(100):
+        if client.get("/health").status_code == 200:
+            break
+        time.sleep(0.05)
+    assert client.get("/health").status_code == 200
+
+
+# The end, and the beginning.
+
+
+@pytest.mark.slow
+def test_sigterm_finishes_what_is_in_hand_refuses_what_is_new_and_exits_0(model_folder, tmp_path):
+    with running(tmp_path / "server", "--model", model_folder, "--samples", "60") as server:
+        answers, late = [], []
+
+        def ask(number):
+            answers.append(server.post("/v1/distributions", {"input": f"{TEXT} {'a ' * number}"}).status_code)
+
+        threads = [threading.Thread(target=ask, args=(number,)) for number in range(5)]
+        for thread in threads:
+            thread.start()
+        for _ in range(400):  # until all of them are in hand
+            if server.metric("sen2pro_queue_texts") + len(answers) >= 4:
+                break
+            time.sleep(0.02)
+        server.process.terminate()
+        while server.process.poll() is None:
+            with suppress(httpx.TransportError):
+                late.append(server.post("/embed", {"inputs": TEXT}).status_code)
+            time.sleep(0.02)
+        for thread in threads:
+            thread.join()
+        assert answers == [200] * 5
+        assert server.process.wait() == 0
+        after = late[late.index(503) :] if 503 in late else []
+        assert set(after) <= {503}
+        assert server.lines()[-1]["event"] == "stopped"
+    assert server.first_health in (200, 503)
+
+
+@pytest.mark.slow
+def test_means_can_be_served_instead_and_an_origin_be_allowed(model_folder, tmp_path):
+    options = ("--model", model_folder, "--samples", "3", "--vectors", "mean", "--cors", "https://example.org")
+    with running(tmp_path / "server", *options) as server:
+        means = Sen2Pro(str(model_folder), samples=3).encode([TEXT, "a dog"]).mean
+        answer = server.post("/embed", {"inputs": [TEXT, "a dog"]}, headers={"origin": "https://example.org"})
+        assert np.abs(np.array(answer.json()) - means).max() < 1e-6
+        assert answer.headers["access-control-allow-origin"] == "https://example.org"
+        other = server.post("/embed", {"inputs": TEXT}, headers={"origin": "https://evil.example"})
+        assert "access-control-allow-origin" not in other.headers
+        data = server.post("/v1/embeddings", {"input": [TEXT, "a dog"]}).json()["data"]
+        assert np.abs(np.array([row["embedding"] for row in data]) - means).max() < 1e-6
+        unit = np.array(server.post("/embed", {"inputs": [TEXT], "normalize": True}).json())
+        assert np.linalg.norm(unit) == pytest.approx(1, abs=1e-6)
+        assert server.post("/embed", {"inputs": [TEXT], "normalize": False}).status_code == 422
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--vectors", "means"], "did you mean 'mean'"), (["--port", "70000"], "between 0 and 65535"),
+        (["--window", "-1"], "window must be"), (["--key-file", "nothing"], "nothing"),
+        (["--texts", "0"], "texts must be"),
+    ],
+)  # fmt: skip
+def test_wrong_options_are_told_before_anything_is_loaded(options, message):
+    result = CliRunner().invoke(app, ["serve", *options])
+    assert result.exit_code in (1, 2)
+    assert message in result.output
