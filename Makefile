@@ -24,7 +24,7 @@ demo: $(READY) ## Run the main job on the embedded default model: a table and a 
 	$(BIN)/sen2pro demo
 
 test: $(READY) ## Run the whole test suite
-	$(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4
 
 fuzz: $(READY) ## Try 100,000 malformed files and arguments, and print what came of them (a quarter of an hour)
 	PYTHONPATH=tests $(BIN)/python -m fuzz --cases 100000
