@@ -254,7 +254,8 @@ def test_every_key_of_a_head_is_checked(head, tmp_path, mark):
                 Head.load(folder)
         shutil.copy(head / CONFIG, folder)
         (folder / CONFIG).write_text(json.dumps({key: v for key, v in config.items() if key not in (name, "digest")}))
-        with pytest.raises(Sen2ProError, match=f"the key '{name}' is missing"):
+        # A key that older heads lack may be missing; the hash then tells that the numbers are another head's.
+        with pytest.raises(Sen2ProError, match=f"the key '{name}' is missing|is damaged"):
             Head.load(folder)
 
 

@@ -226,11 +226,12 @@ class RayEngine:
         fitting = [room.get(name, 0) // each for name, each in (("CPU", self.cpus), ("GPU", self.gpus)) if each]
         for _ in range(self.workers or max(1, int(min(fitting, default=1)))):
             self._add_actor()
-        while True:
+        deaths: dict[int, int] = {}
+        while not self._actors:
             for ref in self._wait(list(self._starting)):
-                self._actors.append(self._starting.pop(ref))
-                about: About = _get(ref)
-                return about
+                self._greet(ref, [], deaths)
+        about: About = _get(self._actors[0].about.remote())
+        return about
 
     def _connect(self) -> None:
         if ray.is_initialized():
@@ -331,7 +332,7 @@ class RayEngine:
         actor = self._starting.pop(ref)
         try:
             _get(ref)
-        except Sen2ProError:
+        except _Died:
             deaths[-1] = deaths.get(-1, 0) + 1
             if deaths[-1] > MOST_DEATHS:
                 raise
@@ -385,6 +386,10 @@ class RayEngine:
             ray.shutdown()
 
 
+class _Died(Sen2ProError):
+    """An actor was lost before it was ready, for a reason that may be gone the next time."""
+
+
 def _get(ref: Any) -> Any:
     """Return what an actor says; why it could not start becomes one clear error."""
     try:
@@ -394,4 +399,4 @@ def _get(ref: Any) -> Any:
         if isinstance(cause, Sen2ProError):
             raise Sen2ProError(str(cause)) from None
         told = [line.strip() for line in str(error).splitlines() if line.strip()]
-        raise Sen2ProError(f"an actor of the Ray cluster could not start: {told[-1] if told else error}") from None
+        raise _Died(f"an actor of the Ray cluster could not start: {told[-1] if told else error}") from None
