@@ -69,6 +69,14 @@ def test_a_rate_of_dropout_of_ones_own_gives_the_numbers_of_the_libraries(family
     assert_same_numbers(*both(save(tmp_path, family, **silent), monkeypatch, dropout=0.3))
 
 
+def test_scores_whose_exponential_is_no_number_give_the_numbers_of_the_libraries(tmp_path, monkeypatch):
+    folder = save(tmp_path)
+    weights = load_file(folder / "model.safetensors")
+    weights = {name: tensor * (40 if ".query." in name else 1) for name, tensor in weights.items()}
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    assert_same_numbers(*both(folder, monkeypatch))
+
+
 @pytest.mark.parametrize("family", sorted(set(FAMILIES) - set(NATIVE)))
 def test_other_families_are_left_to_the_libraries(family, tmp_path):
     assert Encoder(str(save(tmp_path, family))).native is None
