@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 JSON = b"application/json"
 _JSON_OPTIONS = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS
 _NUMBERS, _PREFIX = count(1), uuid4().hex[:8]
+_INLINE = 256 << 10  # bytes of a body that is parsed at once in the event loop
+_MOST_FAULTS = 100  # of a body; if there are more, they are not looked at one by one
 _FAILED = "something went wrong in the server; its log says more"
 
 
@@ -138,7 +140,8 @@ class Door:
         if not operation.is_always:
             state.check_ready()
         if self._parser is not None:
-            call.body = self._parse(await self._read(call))
+            body = await self._read(call)
+            call.body = self._parse(body) if len(body) <= _INLINE else await state.aside(self._parse, body)
         try:
             return await operation.handle(state, call)
         except Sen2ProError as error:
@@ -197,6 +200,10 @@ def told(problem: Problem, dialect: Dialect) -> Answer:
 
 def invalid(error: ValidationError, model: type[BaseModel]) -> Problem:
     """Return what is wrong with a body: the first thing, by its place; never what stands there."""
+    if error.error_count() > _MOST_FAULTS:
+        return Problem(
+            "invalid", f"more than {_MOST_FAULTS} things are wrong; the fields are: {', '.join(model.model_fields)}"
+        )
     first = error.errors(include_url=False, include_input=False, include_context=False)[0]
     places = [str(place) for place in first["loc"]]
     if first["type"] == "json_invalid":

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
@@ -19,6 +19,7 @@ from sen2pro.server.metrics import Metrics
 from sen2pro.server.problems import Problem
 from sen2pro.server.serving import Serving
 
+Result = TypeVar("Result")
 _INLINE = 8192  # letters that are tokenized at once in the event loop: a millisecond or two
 
 
@@ -67,6 +68,10 @@ class State:
         self._tokenizing.shutdown(wait=True, cancel_futures=True)
         self.batcher.close()
 
+    async def aside(self, function: Callable[..., Result], *arguments: Any) -> Result:
+        """Run what would hold up the event loop in the thread that finds tokens."""
+        return await asyncio.get_running_loop().run_in_executor(self._tokenizing, function, *arguments)
+
     def check_ready(self) -> None:
         """Refuse a call while the server starts or stops."""
         if self.phase != "ready":
@@ -105,9 +110,9 @@ class State:
         if sum(map(len, texts)) <= _INLINE:
             found = self.engine.texts(texts, prompt)
         else:
-            found, loop = [], asyncio.get_running_loop()
+            found = []
             for part in _parts(self.engine.checked(texts)):  # calls with many texts take turns, part by part
-                found += await loop.run_in_executor(self._tokenizing, self.engine.texts, part, prompt)
+                found += await self.aside(self.engine.texts, part, prompt)
                 self._time_left(call)
         call.texts += len(found)
         call.tokens += sum(len(text.tokens) for text in found)
