@@ -46,6 +46,11 @@ class Call:
     body: Any = None
     texts: int = 0
     tokens: int = 0
+    is_lost: bool = False  # whether the client has gone
+
+    def leave(self) -> None:
+        """Note that the client has gone."""
+        self.is_lost = True
 
 
 @dataclass(slots=True)
@@ -103,8 +108,11 @@ class Door:
         call = Call(dict(scope["headers"]), receive, began, scope.get("extensions", {}).get(FAREWELLS))
         number = f"{_PREFIX}-{next(_NUMBERS)}"
         kind = None
+        if call.farewells is not None:
+            call.farewells.add(call.leave)
         try:
             answer = await self._answer(call)
+            body = answer.encoded()
         except Gone:
             state.metrics.cancelled.inc()
             LOGGER.info({"event": "gone", "request": number, "route": operation.path})
@@ -114,7 +122,11 @@ class Door:
         except Exception as error:
             LOGGER.error({"event": "failed", "request": number, "route": operation.path, **where(error)})
             kind, answer = "failed", told(Problem("failed", _FAILED), operation.dialect)
-        body = answer.encoded()
+        finally:
+            if call.farewells is not None:
+                call.farewells.discard(call.leave)
+        if kind is not None:
+            body = answer.encoded()
         headers = [
             (b"content-type", answer.kind), (b"content-length", str(len(body)).encode()),
             (b"x-request-id", number.encode()), *answer.headers,

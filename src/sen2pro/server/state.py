@@ -16,10 +16,11 @@ from sen2pro.server.engine import Engine, Text
 from sen2pro.server.keys import Keys
 from sen2pro.server.logs import LOGGER, where
 from sen2pro.server.metrics import Metrics
-from sen2pro.server.problems import Problem
+from sen2pro.server.problems import Gone, Problem
 from sen2pro.server.serving import Serving
 
 Result = TypeVar("Result")
+Sized = TypeVar("Sized", bound="str | list[int]")
 _INLINE = 8192  # letters that are tokenized at once in the event loop: a millisecond or two
 
 
@@ -90,8 +91,8 @@ class State:
         if dimensions is not None and dimensions != own:
             raise Problem("invalid", f"this model gives {own} dimensions and no other number of them", "dimensions")
 
-    def listed(self, given: Any, field: str) -> list[str]:
-        """Return texts from a text, texts, token ids or lists of them, within the limits of a call."""
+    def listed(self, given: Any, field: str) -> list[Any]:
+        """Return a list of texts or of lists of token ids, from one or several of them, within the limits of a call."""
         if isinstance(given, str) or (given and isinstance(given[0], int)):
             given = [given]
         if not given:
@@ -101,19 +102,22 @@ class State:
         most = self.serving.characters
         if max(map(len, given)) > most:
             raise Problem("large", f"a text may have {most} characters", field)
-        if isinstance(given[0], str):
-            return list(given)
-        return [self.engine.text_of(ids) for ids in given]
+        return list(given)
 
-    async def texts(self, call: Call, texts: Sequence[str], prompt: str, truncate: bool | None = None) -> list[Text]:
+    async def texts(
+        self, call: Call, given: Sequence[str | list[int]], prompt: str, truncate: bool | None = None
+    ) -> list[Text]:
         """Check texts and count their tokens: here if they are short, else in a thread beside the worker."""
-        if sum(map(len, texts)) <= _INLINE:
-            found = self.engine.texts(texts, prompt)
-        else:
-            found = []
-            for part in _parts(self.engine.checked(texts)):  # calls with many texts take turns, part by part
-                found += await self.aside(self.engine.texts, part, prompt)
-                self._time_left(call)
+        found: list[Text] = []
+        if sum(map(len, given)) <= _INLINE:
+            found = self.engine.texts(self.engine.written(given), prompt)
+        else:  # calls with many texts take turns, part by part
+            texts: list[str] = []
+            for part in parts(given):
+                texts += await self.in_time(call, self.engine.written, part)
+            checked = await self.in_time(call, self.engine.checked, texts)
+            for part in parts(checked):
+                found += await self.in_time(call, self.engine.texts, part, prompt)
         call.texts += len(found)
         call.tokens += sum(len(text.tokens) for text in found)
         cut = sum(not text.whole for text in found)
@@ -133,8 +137,15 @@ class State:
         ticket = self.batcher.submit(lane, units, weights)
         return await answer(self.batcher, ticket, call.receive, left, call.farewells)
 
+    async def in_time(self, call: Call, function: Callable[..., Result], *arguments: Any) -> Result:
+        """Run a part of a call's work aside, unless its client has gone or its time is up."""
+        self._time_left(call)
+        return await self.aside(function, *arguments)
+
     def _time_left(self, call: Call) -> float:
-        """Return how many seconds a call still has."""
+        """Return how many seconds a call still has; work for nobody ends here."""
+        if call.is_lost:
+            raise Gone
         left = call.began + self.serving.time_limit - time.perf_counter()
         if left <= 0:
             raise late()
@@ -149,13 +160,13 @@ class State:
         return {"prompt_tokens": call.tokens, "total_tokens": call.tokens}
 
 
-def _parts(texts: Sequence[str]) -> Iterator[list[str]]:
-    """Cut a list of texts into parts of few letters, or of one text.
+def parts(texts: Sequence[Sized]) -> Iterator[list[Sized]]:
+    """Cut a list of texts, or of lists of token ids, into parts of few letters, or of one text.
 
-    >>> list(_parts(["a" * 5000, "b" * 5000, "c", "d" * 9000])) == [["a" * 5000], ["b" * 5000, "c"], ["d" * 9000]]
+    >>> list(parts(["a" * 5000, "b" * 5000, "c", "d" * 9000])) == [["a" * 5000], ["b" * 5000, "c"], ["d" * 9000]]
     True
     """
-    part: list[str] = []
+    part: list[Sized] = []
     letters = 0
     for text in texts:
         if part and letters + len(text) > _INLINE:
