@@ -182,6 +182,18 @@ def test_what_is_in_hand_is_finished_when_the_queue_is_closed():
     asyncio.run(run())
 
 
+def test_a_batch_that_takes_too_long_does_not_hold_up_the_end():
+    async def run():
+        queue, work = batcher(), Work()
+        queue.submit(work.lane, ["0"], [10])
+        await until(lambda: work.batches)
+        assert not queue.close(0.01)
+        work.go.release()
+        assert await asyncio.to_thread(queue.close, 20)
+
+    asyncio.run(run())
+
+
 def test_work_of_another_kind_gets_its_turn():
     async def run():
         queue, work, other = batcher(budget=10), Work(), Work(waits=False, key="other")

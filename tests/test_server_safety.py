@@ -57,10 +57,10 @@ def client(guarded):
 
 
 def idle(client):
-    """Wait until nothing is left in the queue."""
+    """Wait until nothing is left in the queue, nor in the hands of the worker."""
     for _ in range(600):
         page = client.get("/metrics").text
-        if "sen2pro_queue_texts 0.0" in page:
+        if "sen2pro_queue_texts 0.0" in page and client.post("/embed", json={"inputs": TEXT}).status_code == 200:
             return
         time.sleep(0.05)
     raise AssertionError("the queue never emptied")

@@ -139,13 +139,14 @@ class Batcher:
         """Start the thread."""
         self._thread.start()
 
-    def close(self) -> None:
-        """Let the thread finish what it has in hand, and end."""
+    def close(self, seconds: float | None = None) -> bool:
+        """Let the thread finish what it has in hand, and end; return whether it did in this time."""
         with self._changed:
             self._closed = True
             self._changed.notify()
         if self._thread.is_alive():
-            self._thread.join()
+            self._thread.join(seconds)
+        return not self._thread.is_alive()
 
     @property
     def is_idle(self) -> bool:

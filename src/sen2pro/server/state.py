@@ -38,6 +38,7 @@ class State:
         self.name = serving.served_name or encoder.name
         self.names = {self.name, *serving.alias}
         self.phase = "starting"
+        self.until: float | None = None  # when a server that stops has to be done, by the monotonic clock
         self.created = int(time.time())
         self.signature = engine.model.signature()
         self._tokenizing = ThreadPoolExecutor(1, "sen2pro-tokens")
@@ -64,10 +65,12 @@ class State:
         self.phase = "stopping"
 
     def close(self) -> None:
-        """End the threads."""
+        """End the threads; a batch that takes longer than the grace is left alone."""
         self.stop()
         self._tokenizing.shutdown(wait=True, cancel_futures=True)
-        self.batcher.close()
+        left = self.serving.grace if self.until is None else self.until - time.monotonic()
+        if not self.batcher.close(max(1.0, left)):
+            LOGGER.warning({"event": "the last batch was not done in time"})
 
     async def aside(self, function: Callable[..., Result], *arguments: Any) -> Result:
         """Run what would hold up the event loop in the thread that finds tokens."""
@@ -116,8 +119,8 @@ class State:
             for part in parts(given):
                 texts += await self.in_time(call, self.engine.written, part)
             checked = await self.in_time(call, self.engine.checked, texts)
-            for part in parts(checked):
-                found += await self.in_time(call, self.engine.texts, part, prompt)
+            for some in parts(checked):
+                found += await self.in_time(call, self.engine.texts, some, prompt)
         call.texts += len(found)
         call.tokens += sum(len(text.tokens) for text in found)
         cut = sum(not text.whole for text in found)
