@@ -40,3 +40,8 @@ def test_many_unknown_fields_are_told_in_one_sentence():
     problem = invalid(error, schemas.CompareCall)
     assert "the fields are: first, second, model" in problem.message
     assert len(problem.message) < 200
+
+
+def test_an_encoding_of_null_is_the_same_as_none():
+    for body in (b'{"input": "a", "encoding_format": null}', b'{"input": "a"}'):
+        assert TypeAdapter(schemas.EmbeddingsCall).validate_json(body).encoding_format in (None, "float")

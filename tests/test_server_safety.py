@@ -212,6 +212,7 @@ def test_unknown_routes_and_methods_are_told_in_the_dialect(client, method, path
     answer = client.request(method, path)
     assert answer.status_code == status
     assert is_clean(answer, path)
+    assert answer.headers.get("allow") == ("POST" if status == 405 else None)
 
 
 @pytest.mark.slow

@@ -99,7 +99,7 @@ class EmbeddingsCall(Lenient):
 
     input: Inputs
     model: str | None = Field(None, description="The served model, or one of its aliases.")
-    encoding_format: Literal["float", "base64"] = "float"
+    encoding_format: Literal["float", "base64"] | None = Field("float", description="null is the same as float.")
     dimensions: int | None = Field(None, description="Refused unless it is the model's own number.")
     user: str | None = None
 
