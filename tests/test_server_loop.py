@@ -11,6 +11,9 @@ import pytest
 pytest.importorskip("fastapi", reason="the server's packages are not installed: pip install 'sen2pro[server]'")
 
 from sen2pro import Sen2Pro
+from sen2pro.search import Index
+from sen2pro.server import Keys, doors
+from sen2pro.server import state as server_state
 from sen2pro.server.app import create_app
 from sen2pro.server.batching import FAREWELLS
 from sen2pro.server.engine import Engine
@@ -53,10 +56,10 @@ def app(model):
     return create_app(Noting(model))
 
 
-async def ask(app, path, body, farewells=None):
-    """Call a route; return status and body of its answer."""
-    sent, content = [], body if isinstance(body, bytes) else json.dumps(body).encode()
-    messages = [{"type": "http.request", "body": content, "more_body": False}]
+async def ask(app, path, body, farewells=None, more=()):
+    """Call a route; return status and body of its answer. What the server reads is taken from the list `more`."""
+    sent = []
+    messages = more or [{"type": "http.request", "body": json.dumps(body).encode(), "more_body": False}]
 
     async def receive():
         return messages.pop(0) if messages else await asyncio.Event().wait()
@@ -127,3 +130,47 @@ def test_a_client_that_goes_while_its_tokens_are_found_is_not_worked_for(app):
         assert farewells == set()
 
     served(app, use)
+
+
+def test_a_search_for_very_many_hits_is_refused(model):
+    app = create_app(Engine(model, Index.build(model, ["It rains.", "I like tea."])))
+
+    async def use(state):
+        assert (await ask(app, "/v1/search", {"queries": ["rain"] * 3, "k": 10_000}))[0] == 200
+        return await ask(app, "/v1/search", {"queries": ["rain"] * 11, "k": 10_000})
+
+    status, body = served(app, use)
+    assert status == 413
+    assert "100000 hits" in json.loads(body)["error"]["message"]
+
+
+def test_bodies_of_all_calls_together_are_limited(app, monkeypatch):
+    monkeypatch.setattr(server_state, "_MOST_IN_HAND", 0)  # then one body of the largest size may be in hand
+
+    async def use(state):
+        half = {"type": "http.request", "body": b" " * (state.serving.body_bytes // 2 + 1), "more_body": True}
+        first = asyncio.create_task(ask(app, "/embed", None, more=[half]))
+        while not state._in_hand:
+            await asyncio.sleep(0.01)
+        second = await ask(app, "/embed", None, more=[half, {**half, "body": b"", "more_body": False}])
+        first.cancel()
+        await asyncio.gather(first, return_exceptions=True)
+        assert state._in_hand == 0
+        return second, await ask(app, "/embed", {"inputs": "a"})
+
+    (refused, _), (status, _) = served(app, use)
+    assert refused == 429
+    assert status == 200
+
+
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_a_refused_call_is_read_on_for_a_moment_so_that_its_client_sees_why(model, monkeypatch, is_whole):
+    monkeypatch.setattr(doors, "_PATIENCE", 5 if is_whole else 0.05)
+    app = create_app(Noting(model), keys=Keys(["a-key-0123456789abcdef"]))
+    parts = [{"type": "http.request", "body": b" " * 1000, "more_body": not is_whole or n < 4} for n in range(5)]
+
+    async def use(state):
+        return await ask(app, "/embed", None, more=parts)
+
+    assert served(app, use)[0] == 401
+    assert parts == []

@@ -6,6 +6,8 @@ dependencies and response models, takes as long as a fifth of the work on a shor
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -32,6 +34,7 @@ _JSON_OPTIONS = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS
 _NUMBERS, _PREFIX = count(1), uuid4().hex[:8]
 _INLINE = 256 << 10  # bytes of a body that is parsed at once in the event loop
 _MOST_FAULTS = 100  # of a body; if there are more, they are not looked at one by one
+_MORE, _PATIENCE = 256 << 10, 1.5  # bytes above the limit, and seconds, that a refused body is read on
 _FAILED = "something went wrong in the server; its log says more"
 
 
@@ -46,6 +49,8 @@ class Call:
     body: Any = None
     texts: int = 0
     tokens: int = 0
+    size: int = 0  # bytes of the body so far
+    is_read: bool = False  # whether that is all of it
     is_lost: bool = False  # whether the client has gone
 
     def leave(self) -> None:
@@ -123,10 +128,13 @@ class Door:
             LOGGER.error({"event": "failed", "request": number, "route": operation.path, **where(error)})
             kind, answer = "failed", told(Problem("failed", _FAILED), operation.dialect)
         finally:
+            state.let_go(call)
             if call.farewells is not None:
                 call.farewells.discard(call.leave)
         if kind is not None:
             body = answer.encoded()
+            if not call.is_read and b"expect" not in call.headers:
+                await self._drop(call)
         headers = [
             (b"content-type", answer.kind), (b"content-length", str(len(body)).encode()),
             (b"x-request-id", number.encode()), *answer.headers,
@@ -171,18 +179,31 @@ class Door:
         said = call.headers.get(b"content-length", b"0")
         if len(said) > 15 or int(said) > most:  # the parser of HTTP lets only digits through
             raise Problem("large", f"the body may have {most} bytes")
-        parts, size = [], 0
+        parts: list[bytes] = []
         while True:
             message = await call.receive()
             if message["type"] == "http.disconnect":
                 raise Gone
             part = message.get("body", b"")
-            size += len(part)
-            if size > most:
+            call.is_read = not message.get("more_body", False)
+            self.state.take_in(call, len(part))
+            if call.size > most:
                 raise Problem("large", f"the body may have {most} bytes")
             parts.append(part)
-            if not message.get("more_body", False):
+            if call.is_read:
                 return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    async def _drop(self, call: Call) -> None:
+        """Read the rest of a body, for a moment: a client that is cut off while it sends may not see its answer."""
+        left = self.state.serving.body_bytes + _MORE
+
+        async def read() -> None:
+            nonlocal left
+            while left > 0 and (message := await call.receive()).get("more_body", False):
+                left -= len(message["body"])
+
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(read(), _PATIENCE)
 
     def _parse(self, body: bytes) -> Any:
         assert self._parser is not None

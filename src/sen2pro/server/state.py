@@ -21,6 +21,7 @@ from sen2pro.server.serving import Serving
 
 Result = TypeVar("Result")
 Sized = TypeVar("Sized", bound="str | list[int]")
+_MOST_IN_HAND = 256 << 20  # bytes of the bodies of all calls
 _INLINE = 8192  # letters that are tokenized at once in the event loop: a millisecond or two
 
 
@@ -41,6 +42,7 @@ class State:
         self.until: float | None = None  # when a server that stops has to be done, by the monotonic clock
         self.created = int(time.time())
         self.signature = engine.model.signature()
+        self._in_hand = 0  # bytes of the bodies of all calls that are not answered
         self._tokenizing = ThreadPoolExecutor(1, "sen2pro-tokens")
 
     async def start(self) -> None:
@@ -80,6 +82,18 @@ class State:
         """Refuse a call while the server starts or stops."""
         if self.phase != "ready":
             raise Problem("stopping", f"the server is {self.phase}; try again later", retry_after=1)
+
+    def take_in(self, call: Call, size: int) -> None:
+        """Count bytes of the body of a call; all calls in hand together may have only so many."""
+        call.size += size
+        self._in_hand += size
+        if self._in_hand > max(_MOST_IN_HAND, self.serving.body_bytes):
+            raise Problem("busy", "the server has too many bytes in hand; try again later", retry_after=1)
+
+    def let_go(self, call: Call) -> None:
+        """Count the bytes of a call no more."""
+        self._in_hand -= call.size
+        call.size = 0
 
     def check_model(self, name: str | None) -> None:
         """Refuse a model that is not served; no name means the one that is."""
