@@ -396,6 +396,22 @@ def test_sigterm_finishes_what_is_in_hand_refuses_what_is_new_and_exits_0(model_
 
 
 @pytest.mark.slow
+def test_work_that_takes_longer_than_the_grace_is_left_and_the_exit_is_0_all_the_same(model_folder, tmp_path):
+    options = ("--model", model_folder, "--samples", "600", "--grace", "0.1", "--pooling", "cls")
+    with running(tmp_path / "server", *options) as server, ThreadPoolExecutor(1) as pool:
+        long = {"input": [f"{TEXT} " * 40] * 16}
+        asked = pool.submit(server.post, "/v1/distributions", long)
+        for _ in range(400):
+            if server.metric("sen2pro_queue_texts"):  # the first of its texts runs, the others wait
+                break
+            time.sleep(0.02)
+        assert server.stop() == 0
+        assert "the last batch was not done in time" in [line["event"] for line in server.lines()]
+        with suppress(httpx.TransportError):
+            assert asked.result().status_code >= 500
+
+
+@pytest.mark.slow
 def test_means_can_be_served_instead_and_an_origin_be_allowed(model_folder, tmp_path):
     options = ("--model", model_folder, "--samples", "3", "--vectors", "mean", "--cors", "https://example.org")
     with running(tmp_path / "server", *options) as server:

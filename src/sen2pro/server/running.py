@@ -187,8 +187,8 @@ def serve(
     classifier: Sen2ProClassifier | None = None,
     port_file: str | Path | None = None,
     started: Callable[[str], Any] = lambda address: None,
-) -> None:
-    """Serve a model until SIGTERM or Ctrl-C.
+) -> bool:
+    """Serve a model until SIGTERM or Ctrl-C; return whether the last batch was done before the grace was over.
 
     Parameters
     ----------
@@ -223,7 +223,9 @@ def serve(
         write_text(port_file, f"{port}\n")
     started(address)
     LOGGER.info({"event": "listening", "address": address, "keys": len(keys or ()), "local": serving.is_local})
-    Server(config, app.state.server).run(sockets=[listening])
+    state: State = app.state.server
+    Server(config, state).run(sockets=[listening])
+    return state.batcher.close(0)
 
 
 def _listen(serving: Serving) -> socket.socket:
