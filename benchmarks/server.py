@@ -35,6 +35,9 @@ PARTS = ("throughput", "latency", "simplest", "soak")
 LATENCY_CLIENTS = (1, 16, 64, 200)
 SOAK_CLIENTS = 200
 TEXTS = 2000
+PAIRS = 500  # of texts that the soak compares
+TOLERANCE = 1e-6  # what docs/serving.md promises of vectors
+PAIR_TOLERANCE = 1e-5  # of a probability, and of a similarity of up to 5
 _LIBRARY = """
 import json, sys, time, torch
 from sen2pro import Sen2Pro
@@ -284,10 +287,17 @@ BAD = (
 
 
 def soak(arguments: argparse.Namespace, texts: list[str], core: int) -> dict[str, Any]:
-    """Run 200 clients for minutes, with bad and cancelled calls among the good ones; check every answer."""
-    from sen2pro import Sen2Pro
+    """Run 200 clients for minutes, with bad and cancelled calls among the good ones; check every answer.
 
-    expected = Sen2Pro(method="one-pass").sen2vec(texts)
+    Most calls ask for vectors, some compare pairs, which is work of another kind. What went wrong is under `failed`.
+    """
+    from sen2pro import Sen2Pro
+    from sen2pro.confidence.comparison import compare_pairs
+
+    model = Sen2Pro(method="one-pass")
+    expected = model.sen2vec(texts)
+    pairs = compare_pairs(model, texts[:PAIRS], texts[PAIRS : 2 * PAIRS])
+    compared = np.array([[pair.probability, pair.similarity] for pair in pairs])
     counts: Counter[str] = Counter()
     memory: list[float] = []
     port = free_port()
@@ -295,8 +305,13 @@ def soak(arguments: argparse.Namespace, texts: list[str], core: int) -> dict[str
     def check(body: bytes, rows: list[int]) -> None:
         data = json.loads(body)["data"]
         vectors = np.stack([np.frombuffer(base64.b64decode(row["embedding"]), "<f4") for row in data])
-        right = vectors.shape == (len(rows), 384) and np.abs(vectors - expected[rows]).max() < 1e-5
+        right = vectors.shape == (len(rows), 384) and np.abs(vectors - expected[rows]).max() <= TOLERANCE
         counts["right" if right else "wrong"] += 1
+
+    def check_pair(body: bytes, row: int) -> None:
+        (found,) = json.loads(body)["data"]
+        difference = np.abs(np.array([found["probability"], found["similarity"]]) - compared[row]).max()
+        counts["pair right" if difference <= PAIR_TOLERANCE else "wrong"] += 1
 
     async def client(number: int, until: float) -> None:
         draw, connection = random.Random(number), await connect(port)
@@ -311,7 +326,17 @@ def soak(arguments: argparse.Namespace, texts: list[str], core: int) -> dict[str
                     connection.transport.close()
                     connection = await connect(port)
                     continue
-                rows = [draw.randrange(len(texts)) for _ in range(1 if dice < 0.95 else 20)]
+                if dice > 0.97:
+                    row = draw.randrange(PAIRS)
+                    call = request({"first": texts[row], "second": texts[PAIRS + row]}, "/v1/compare")
+                    counts["sent"] += 1
+                    status, body = await asyncio.wait_for(connection.ask(call), 60)
+                    if status == 200:
+                        check_pair(body, row)
+                    else:
+                        counts[f"status {status}"] += 1
+                    continue
+                rows = [draw.randrange(len(texts)) for _ in range(1 if dice < 0.92 else 20)]
                 call = request({"input": [texts[row] for row in rows], "encoding_format": "base64"})
                 counts["sent"] += 1
                 if dice < 0.10:
@@ -347,7 +372,14 @@ def soak(arguments: argparse.Namespace, texts: list[str], core: int) -> dict[str
         left = [line for line in metrics.read().decode().splitlines() if line.startswith("sen2pro_queue_texts ")]
     settled = memory[len(memory) // 5 :]
     print(dict(counts), f"memory {settled[0]:.0f} -> {settled[-1]:.0f} MiB (most {max(memory):.0f})", *left)
-    return {"minutes": arguments.minutes, "clients": SOAK_CLIENTS, "counts": dict(counts), "memory": memory}
+    outcomes = sum(number for name, number in counts.items() if name != "sent")
+    failed = [f"{counts[name]} {name}" for name in ("wrong", "lost") if counts[name]]
+    if outcomes != counts["sent"]:
+        failed.append(f"{counts['sent']} calls were sent, but {outcomes} outcomes counted")
+    return {
+        "minutes": arguments.minutes, "clients": SOAK_CLIENTS, "counts": dict(counts), "memory": memory,
+        "failed": failed,
+    }  # fmt: skip
 
 
 def main() -> None:
@@ -361,9 +393,14 @@ def main() -> None:
     cores = sorted(os.sched_getaffinity(0))
     os.sched_setaffinity(0, {cores[-1]})  # the generator
     texts = sentences()
+    failed: list[str] = []
     for part in arguments.parts or PARTS:
         print(f"== {part}")
-        save(f"server_{part}", globals()[part](arguments, texts, cores[0]))
+        found = globals()[part](arguments, texts, cores[0])
+        save(f"server_{part}", found)
+        failed += found.get("failed", [])
+    if failed:
+        sys.exit("failed: " + "; ".join(failed))
 
 
 if __name__ == "__main__":

@@ -182,6 +182,18 @@ def test_what_is_in_hand_is_finished_when_the_queue_is_closed():
     asyncio.run(run())
 
 
+def test_a_batch_that_takes_too_long_does_not_hold_up_the_end():
+    async def run():
+        queue, work = batcher(), Work()
+        queue.submit(work.lane, ["0"], [10])
+        await until(lambda: work.batches)
+        assert not queue.close(0.01)
+        work.go.release()
+        assert await asyncio.to_thread(queue.close, 20)
+
+    asyncio.run(run())
+
+
 def test_work_of_another_kind_gets_its_turn():
     async def run():
         queue, work, other = batcher(budget=10), Work(), Work(waits=False, key="other")
@@ -195,6 +207,35 @@ def test_work_of_another_kind_gets_its_turn():
         work.go.release(10)
         await asyncio.to_thread(queue.close)
         assert isinstance(many.future.exception(), Gone)
+
+    asyncio.run(run())
+
+
+def test_a_lane_of_one_call_is_served_however_many_calls_another_lane_has():
+    """30 clients of one lane, ten to a batch, ask again and again: one call of another lane waits three batches."""
+    loop, busy, rare = asyncio.new_event_loop(), Lane(("busy",), list), Lane(("rare",), list)
+    queue = deque(Ticket(busy, [0], [10], loop.create_future()) for _ in range(30))
+    one = Ticket(rare, [0], [10], loop.create_future())
+    queue.append(one)
+    batches = 0
+    while not one.next and batches < 20:
+        batch, _ = take(queue, 100)
+        queue.extend(Ticket(busy, [0], [10], loop.create_future()) for ticket, _ in batch if ticket is not one)
+        batches += 1
+    assert one.next == 1
+    assert batches == 4
+    loop.close()
+
+
+def test_a_lane_that_gives_too_few_results_fails_its_call_and_the_worker_goes_on():
+    async def run():
+        queue, work = batcher(), Work(waits=False)
+        wrong = queue.submit(Lane(("wrong",), lambda units: []), ["a"], [1])
+        with pytest.raises(Problem) as failed:
+            await asyncio.wait_for(wrong.future, 20)
+        assert failed.value.kind == "failed"
+        assert await asyncio.wait_for(queue.submit(work.lane, ["b"], [1]).future, 20) == ["B"]
+        await asyncio.to_thread(queue.close)
 
     asyncio.run(run())
 

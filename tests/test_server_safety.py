@@ -57,10 +57,10 @@ def client(guarded):
 
 
 def idle(client):
-    """Wait until nothing is left in the queue."""
+    """Wait until nothing is left in the queue, nor in the hands of the worker."""
     for _ in range(600):
         page = client.get("/metrics").text
-        if "sen2pro_queue_texts 0.0" in page:
+        if "sen2pro_queue_texts 0.0" in page and client.post("/embed", json={"inputs": TEXT}).status_code == 200:
             return
         time.sleep(0.05)
     raise AssertionError("the queue never emptied")
@@ -212,6 +212,7 @@ def test_unknown_routes_and_methods_are_told_in_the_dialect(client, method, path
     answer = client.request(method, path)
     assert answer.status_code == status
     assert is_clean(answer, path)
+    assert answer.headers.get("allow") == ("POST" if status == 405 else None)
 
 
 @pytest.mark.slow
@@ -392,6 +393,22 @@ def test_sigterm_finishes_what_is_in_hand_refuses_what_is_new_and_exits_0(model_
         assert set(after) <= {503}
         assert server.lines()[-1]["event"] == "stopped"
     assert server.first_health in (200, 503)
+
+
+@pytest.mark.slow
+def test_work_that_takes_longer_than_the_grace_is_left_and_the_exit_is_0_all_the_same(model_folder, tmp_path):
+    options = ("--model", model_folder, "--samples", "600", "--grace", "0.1", "--pooling", "cls")
+    with running(tmp_path / "server", *options) as server, ThreadPoolExecutor(1) as pool:
+        long = {"input": [f"{TEXT} " * 40] * 16}
+        asked = pool.submit(server.post, "/v1/distributions", long)
+        for _ in range(400):
+            if server.metric("sen2pro_queue_texts"):  # the first of its texts runs, the others wait
+                break
+            time.sleep(0.02)
+        assert server.stop() == 0
+        assert "the last batch was not done in time" in [line["event"] for line in server.lines()]
+        with suppress(httpx.TransportError):
+            assert asked.result().status_code >= 500
 
 
 @pytest.mark.slow

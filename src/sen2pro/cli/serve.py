@@ -1,5 +1,7 @@
 """`sen2pro serve`: an HTTP server."""
 
+import os
+import sys
 from typing import Annotated, Any
 
 from typer import Option
@@ -53,10 +55,14 @@ def serve(
         )
     for note in gathered:
         console.say(f"note: {note}", style="yellow")
-    run(
+    is_done = run(
         model, chosen, keys, index=found, classifier=trained, port_file=port_file,
         started=lambda address: console.say(f"serving {model.encoder.name} on {address}"),
     )  # fmt: skip
+    if not is_done:  # the network still runs in a thread: to take Python down around it would end in a crash
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0)
 
 
 def _classifier(folder: str, model: str) -> Any:

@@ -101,5 +101,5 @@ async def _unknown(request: Request, error: Any) -> Response:
         problem = Problem("path", "there is no such route; /openapi.json names all of them")
     answer = told(problem, problems.dialect_of(path))
     request.app.state.server.metrics.answered("other", answer.status, 0.0)
-    headers = {"allow": error.headers["allow"]} if error.headers and "allow" in error.headers else None
+    headers = {name: value for name, value in (error.headers or {}).items() if name.lower() == "allow"}
     return Response(answer.encoded(), answer.status, media_type="application/json", headers=headers)

@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from sen2pro.errors import Sen2ProError
 from sen2pro.server.logs import LOGGER, where
 from sen2pro.server.metrics import Metrics
 from sen2pro.server.problems import Gone, Problem
@@ -62,7 +63,7 @@ def take(waiting: deque[Ticket], budget: int) -> tuple[Batch, int]:
 
     The first call in the queue says which lane, and gets a unit. Then the oldest calls get what is left of the first
     half: so a call of many texts is done in time, too. The second half goes around, a unit to each call in turn. Who
-    got nothing this time stands first the next time.
+    got nothing this time stands first the next time, whatever the lane: so no lane waits for the end of another.
 
     >>> lane, loop = Lane(("plain",), list), asyncio.new_event_loop()
     >>> many = Ticket(lane, ["a", "b", "c", "d"], [30] * 4, loop.create_future())
@@ -75,7 +76,6 @@ def take(waiting: deque[Ticket], budget: int) -> tuple[Batch, int]:
     """
     lane = waiting[0].lane
     ring = deque(ticket for ticket in waiting if ticket.lane == lane)
-    others = [ticket for ticket in waiting if ticket.lane != lane]
     batch: Batch = []
     served: set[Ticket] = set()
     total = 0
@@ -101,9 +101,9 @@ def take(waiting: deque[Ticket], budget: int) -> tuple[Batch, int]:
         ticket = turns.popleft()
         if ticket.next < len(ticket.units):
             turns.append(ticket)
+    rest = [ticket for ticket in waiting if ticket not in served]  # of all lanes, in the order in which they came
     waiting.clear()
-    waiting.extend(ticket for ticket in turns if ticket not in served)
-    waiting.extend(others)
+    waiting.extend(rest)
     waiting.extend(ticket for ticket in turns if ticket in served)
     return batch, total
 
@@ -139,13 +139,14 @@ class Batcher:
         """Start the thread."""
         self._thread.start()
 
-    def close(self) -> None:
-        """Let the thread finish what it has in hand, and end."""
+    def close(self, seconds: float | None = None) -> bool:
+        """Let the thread finish what it has in hand, and end; return whether it did in this time."""
         with self._changed:
             self._closed = True
             self._changed.notify()
         if self._thread.is_alive():
-            self._thread.join()
+            self._thread.join(seconds)
+        return not self._thread.is_alive()
 
     @property
     def is_idle(self) -> bool:
@@ -246,6 +247,8 @@ class Batcher:
         units = [ticket.units[number] for ticket, number in batch]
         try:
             results: Sequence[Any] = lane.run(units)
+            if len(results) != len(units):
+                raise Sen2ProError(f"{len(units)} units gave {len(results)} results")
             return results
         except Exception as error:
             if len(units) == 1:

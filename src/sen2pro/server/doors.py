@@ -6,6 +6,8 @@ dependencies and response models, takes as long as a fifth of the work on a shor
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -30,6 +32,9 @@ if TYPE_CHECKING:
 JSON = b"application/json"
 _JSON_OPTIONS = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS
 _NUMBERS, _PREFIX = count(1), uuid4().hex[:8]
+_INLINE = 256 << 10  # bytes of a body that is parsed at once in the event loop
+_MOST_FAULTS = 100  # of a body; if there are more, they are not looked at one by one
+_MORE, _PATIENCE = 256 << 10, 1.5  # bytes above the limit, and seconds, that a refused body is read on
 _FAILED = "something went wrong in the server; its log says more"
 
 
@@ -44,6 +49,13 @@ class Call:
     body: Any = None
     texts: int = 0
     tokens: int = 0
+    size: int = 0  # bytes of the body so far
+    is_read: bool = False  # whether that is all of it
+    is_lost: bool = False  # whether the client has gone
+
+    def leave(self) -> None:
+        """Note that the client has gone."""
+        self.is_lost = True
 
 
 @dataclass(slots=True)
@@ -101,8 +113,11 @@ class Door:
         call = Call(dict(scope["headers"]), receive, began, scope.get("extensions", {}).get(FAREWELLS))
         number = f"{_PREFIX}-{next(_NUMBERS)}"
         kind = None
+        if call.farewells is not None:
+            call.farewells.add(call.leave)
         try:
             answer = await self._answer(call)
+            body = answer.encoded()
         except Gone:
             state.metrics.cancelled.inc()
             LOGGER.info({"event": "gone", "request": number, "route": operation.path})
@@ -112,7 +127,14 @@ class Door:
         except Exception as error:
             LOGGER.error({"event": "failed", "request": number, "route": operation.path, **where(error)})
             kind, answer = "failed", told(Problem("failed", _FAILED), operation.dialect)
-        body = answer.encoded()
+        finally:
+            state.let_go(call)
+            if call.farewells is not None:
+                call.farewells.discard(call.leave)
+        if kind is not None:
+            body = answer.encoded()
+            if not call.is_read and b"expect" not in call.headers:
+                await self._drop(call)
         headers = [
             (b"content-type", answer.kind), (b"content-length", str(len(body)).encode()),
             (b"x-request-id", number.encode()), *answer.headers,
@@ -138,7 +160,8 @@ class Door:
         if not operation.is_always:
             state.check_ready()
         if self._parser is not None:
-            call.body = self._parse(await self._read(call))
+            body = await self._read(call)
+            call.body = self._parse(body) if len(body) <= _INLINE else await state.aside(self._parse, body)
         try:
             return await operation.handle(state, call)
         except Sen2ProError as error:
@@ -156,18 +179,31 @@ class Door:
         said = call.headers.get(b"content-length", b"0")
         if len(said) > 15 or int(said) > most:  # the parser of HTTP lets only digits through
             raise Problem("large", f"the body may have {most} bytes")
-        parts, size = [], 0
+        parts: list[bytes] = []
         while True:
             message = await call.receive()
             if message["type"] == "http.disconnect":
                 raise Gone
             part = message.get("body", b"")
-            size += len(part)
-            if size > most:
+            call.is_read = not message.get("more_body", False)
+            self.state.take_in(call, len(part))
+            if call.size > most:
                 raise Problem("large", f"the body may have {most} bytes")
             parts.append(part)
-            if not message.get("more_body", False):
+            if call.is_read:
                 return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    async def _drop(self, call: Call) -> None:
+        """Read the rest of a body, for a moment: a client that is cut off while it sends may not see its answer."""
+        left = self.state.serving.body_bytes + _MORE
+
+        async def read() -> None:
+            nonlocal left
+            while left > 0 and (message := await call.receive()).get("more_body", False):
+                left -= len(message["body"])
+
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(read(), _PATIENCE)
 
     def _parse(self, body: bytes) -> Any:
         assert self._parser is not None
@@ -197,6 +233,10 @@ def told(problem: Problem, dialect: Dialect) -> Answer:
 
 def invalid(error: ValidationError, model: type[BaseModel]) -> Problem:
     """Return what is wrong with a body: the first thing, by its place; never what stands there."""
+    if error.error_count() > _MOST_FAULTS:
+        return Problem(
+            "invalid", f"more than {_MOST_FAULTS} things are wrong; the fields are: {', '.join(model.model_fields)}"
+        )
     first = error.errors(include_url=False, include_input=False, include_context=False)[0]
     places = [str(place) for place in first["loc"]]
     if first["type"] == "json_invalid":

@@ -11,6 +11,7 @@ from sen2pro.confidence.comparison import compare_pairs, comparing_head
 from sen2pro.errors import HeadMissing, Sen2ProError
 from sen2pro.model import Sen2Pro
 from sen2pro.server.batching import Lane
+from sen2pro.server.doors import dumps
 from sen2pro.specificity.measure import find
 from sen2pro.types import Array
 
@@ -56,7 +57,6 @@ class Engine:
 
     def __init__(self, model: Sen2Pro, index: Index | None = None, classifier: Sen2ProClassifier | None = None) -> None:
         self.model, self.index, self.classifier = model, index, classifier
-        self.one_pass = model.in_one_pass()
         self.passes = 1 if model.method == "one-pass" else sum(model.samples[source] for source in model.sources)
         self.compares = self._can(comparing_head)
         self.specifies = self._can(find)
@@ -89,6 +89,15 @@ class Engine:
                 raise Sen2ProError("the tokenizer finds no token in a text")
             found.append(Text(text, cut, whole))
         return found
+
+    def written(self, given: Sequence[str | list[int]]) -> list[str]:
+        """Return texts as they are, and those that came as token ids written out."""
+        return [each if isinstance(each, str) else self.text_of(each) for each in given]
+
+    def tokenized(self, texts: Sequence[str], special: bool) -> list[bytes]:
+        """Return the tokens of each text as JSON, not cut."""
+        pieces = self.model.encoder.texts.pieces
+        return [dumps([piece.to_json() for piece in pieces(text, special=special)]) for text in texts]
 
     def text_of(self, ids: Sequence[int]) -> str:
         """Return the text of token ids of this model's own vocabulary."""

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import sys
+import threading
 import time
 import traceback
 from typing import Any
@@ -18,6 +19,9 @@ LOGGER = logging.getLogger("sen2pro.server")
 _STARTED = False  # whether the log goes through `Lines`
 _DELAY = 0.1  # seconds that lines of calls wait to be written together
 _PENDING: list[bytes] = []
+_LOCK = threading.Lock()  # of _PENDING and _TIMED
+_TIMED = False  # whether a flush is on its way
+_WRITING = threading.Lock()  # lines are written in the order in which they came
 
 
 def write(content: dict[str, Any]) -> None:
@@ -25,19 +29,32 @@ def write(content: dict[str, Any]) -> None:
 
     It is called in the event loop. To write each line at once would have the threads change places each time.
     """
+    global _TIMED
     if _STARTED and LOGGER.isEnabledFor(logging.INFO):
-        if not _PENDING:
-            asyncio.get_running_loop().call_later(_DELAY, flush)
-        _PENDING.append(_line({"time": _time(time.time()), "level": "info", **content}))
+        line = _line({"time": _time(time.time()), "level": "info", **content})
+        with _LOCK:
+            _PENDING.append(line)
+            was_timed, _TIMED = _TIMED, True
+        if not was_timed:
+            asyncio.get_running_loop().call_later(_DELAY, _flush_in_time)
+
+
+def _flush_in_time() -> None:
+    global _TIMED
+    with _LOCK:
+        _TIMED = False
+    flush()
 
 
 def flush() -> None:
-    """Write the lines that wait."""
-    lines = _PENDING.copy()
-    del _PENDING[: len(lines)]
-    with contextlib.suppress(OSError, ValueError):  # whoever read the log is gone; the server goes on
-        sys.stderr.buffer.write(b"".join(lines))
-        sys.stderr.buffer.flush()
+    """Write the lines that wait; any thread may do so."""
+    with _WRITING:
+        with _LOCK:
+            lines = _PENDING.copy()
+            _PENDING.clear()
+        with contextlib.suppress(OSError, ValueError):  # whoever read the log is gone; the server goes on
+            sys.stderr.buffer.write(b"".join(lines))
+            sys.stderr.buffer.flush()
 
 
 def _line(content: dict[str, Any]) -> bytes:
@@ -49,7 +66,9 @@ class Lines(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write a record: what was logged as a dictionary, or the message of a library."""
-        _PENDING.append(_line(line(record)))
+        content = _line(line(record))
+        with _LOCK:
+            _PENDING.append(content)
         flush()
 
 

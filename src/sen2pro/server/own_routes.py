@@ -15,6 +15,7 @@ from sen2pro.server.problems import Problem
 from sen2pro.server.state import State
 from sen2pro.signature import Signature
 
+_MOST_HITS = 100_000  # of all queries of a call
 ARROW = "application/vnd.apache.arrow.stream"
 
 
@@ -83,7 +84,10 @@ async def search(state: State, call: Call) -> Answer:
     check_where(options["where"])
     if options["precision"] is not None and not index.calibrated:
         raise Problem("invalid", "no precision can be kept: nothing is calibrated for this index", "precision")
-    texts = await state.texts(call, state.listed(asked.queries, "queries"), "")
+    queries = state.listed(asked.queries, "queries")
+    if len(queries) * asked.k > _MOST_HITS:
+        raise Problem("large", f"a call may ask for {_MOST_HITS} hits, its queries times 'k'", "k")
+    texts = await state.texts(call, queries, "")
     return Answer({"data": await state.run_texts(call, state.engine.search(options), texts), **_end(state, call)})
 
 

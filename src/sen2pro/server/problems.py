@@ -47,7 +47,6 @@ _KINDS: Mapping[str, _Told] = {
     "model": _Told(404, "invalid_request_error", "model_not_found", 404, "Validation"),
     "path": _Told(404, "invalid_request_error", "unknown_url", 404, "Validation"),
     "method": _Told(405, "invalid_request_error", "method_not_supported", 405, "Validation"),
-    "slow": _Told(408, "invalid_request_error", "request_timeout", 408, "Validation"),
     "large": _Told(413, "invalid_request_error", "request_too_large", 413, "Validation"),
     "long": _Told(400, "invalid_request_error", "context_length_exceeded", 413, "Validation"),
     "content": _Told(415, "invalid_request_error", "unsupported_media_type", 415, "Validation"),
@@ -81,11 +80,3 @@ def dialect_of(path: str) -> Dialect:
     (True, True)
     """
     return openai if path.startswith("/v1") else tei
-
-
-def statuses(dialect: Dialect) -> dict[int, list[str]]:
-    """Return the kinds of problem for each status of a dialect, for the documentation of the routes."""
-    found: dict[int, list[str]] = {}
-    for kind in _KINDS:
-        found.setdefault(dialect(Problem(kind, ""))[0], []).append(kind)
-    return found

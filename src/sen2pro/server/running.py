@@ -8,6 +8,7 @@ import os
 import signal
 import socket
 import threading
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -33,7 +34,8 @@ if TYPE_CHECKING:
     from sen2pro.classification import Sen2ProClassifier
     from sen2pro.search import Index
 
-_MOST_HEADERS = 64 << 10  # bytes of the headers of a call
+_MOST_HEADERS = 64 << 10  # bytes of the headers of a call, or of its trailers
+_BACKLOG = 2048  # connections that wait to be accepted
 _SLOW = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 _HEADERS = b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 
@@ -44,8 +46,10 @@ def connection_class(limit: float) -> type[HttpToolsProtocol]:
     class Connection(HttpToolsProtocol):
         """A connection that is closed when its client dawdles: uvicorn itself would wait for ever."""
 
-        _timer: asyncio.TimerHandle | None = None
-        _heading = 0  # bytes of headers so far; -1 once they are complete
+        _timer: asyncio.TimerHandle | None = None  # until which a call must have arrived
+        _unread: asyncio.TimerHandle | None = None  # until which an answer must be read
+        _ending: asyncio.TimerHandle | None = None  # until which the last bytes before the close must be read
+        _idle = 0  # bytes since the last progress: headers so far, trailers, what else is around chunks of a body
 
         def _wait(self) -> None:
             self._stop_waiting()
@@ -59,11 +63,18 @@ def connection_class(limit: float) -> type[HttpToolsProtocol]:
         def _close(self, farewell: bytes) -> None:
             if self.transport.is_closing():
                 return
-            if self.cycle is None or self.cycle.response_complete or not self.cycle.response_started:
-                self.transport.write(farewell)
-                self.transport.close()
-            else:
+            is_answering = self.cycle is not None and self.cycle.response_started and not self.cycle.response_complete
+            if is_answering or self.pipeline:  # an answer to an earlier call may be on its way
                 self.transport.abort()
+                return
+            self.transport.write(farewell)
+            self.transport.close()
+            self._end()
+
+        def _end(self) -> None:
+            """Give the client some time to read the last bytes of a connection that is being closed."""
+            if self._ending is None and self.transport.is_closing():
+                self._ending = self.loop.call_later(limit, self.transport.abort)
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
@@ -72,15 +83,17 @@ def connection_class(limit: float) -> type[HttpToolsProtocol]:
 
         def connection_lost(self, exc: Exception | None) -> None:
             self._stop_waiting()
+            for timer in (self._unread, self._ending):
+                if timer is not None:
+                    timer.cancel()
             super().connection_lost(exc)
             for farewell in list(self._farewells):
                 farewell()
 
         def data_received(self, data: bytes) -> None:
-            if self._heading >= 0:
-                self._heading += len(data)
+            self._idle += len(data)
             super().data_received(data)
-            if self._heading > _MOST_HEADERS:
+            if self._idle > _MOST_HEADERS:
                 self._close(_HEADERS)
             elif self._timer is None and (self.cycle is None or self.cycle.response_complete):
                 self._wait()  # a blank line ends uvicorn's own waiting, and begins no call
@@ -88,24 +101,38 @@ def connection_class(limit: float) -> type[HttpToolsProtocol]:
         def on_message_begin(self) -> None:
             super().on_message_begin()
             self.scope["extensions"] = {FAREWELLS: self._farewells}  # type: ignore[dict-item]
-            self._heading = max(self._heading, 0)
             self._wait()
 
         def on_headers_complete(self) -> None:
-            self._heading = -1
+            self._idle = 0
             super().on_headers_complete()
+
+        def on_body(self, body: bytes) -> None:
+            self._idle = 0
+            super().on_body(body)
 
         def on_message_complete(self) -> None:
             super().on_message_complete()
             self._stop_waiting()
-            self._heading = 0
+            self._idle = 0
+
+        def on_response_complete(self) -> None:
+            super().on_response_complete()
+            self._end()
+
+        def timeout_keep_alive_handler(self) -> None:
+            super().timeout_keep_alive_handler()
+            self._end()
 
         def pause_writing(self) -> None:  # the client does not read its answer
             super().pause_writing()
-            self._timer = self.loop.call_later(limit, self.transport.abort)
+            if self._unread is None:
+                self._unread = self.loop.call_later(limit, self.transport.abort)
 
         def resume_writing(self) -> None:
-            self._stop_waiting()
+            if self._unread is not None:
+                self._unread.cancel()
+                self._unread = None
             super().resume_writing()
 
     return Connection
@@ -145,6 +172,8 @@ class Server(uvicorn.Server):
         until = loop.time() + self._state.serving.grace
         while not self._state.batcher.is_idle and loop.time() < until and not self.force_exit:
             await asyncio.sleep(0.02)
+        self._state.until = time.monotonic() + until - loop.time()
+        self.config.timeout_graceful_shutdown = max(1, round(until - loop.time()))
         await super().shutdown(sockets)
         LOGGER.info({"event": "stopped"})
 
@@ -158,8 +187,8 @@ def serve(
     classifier: Sen2ProClassifier | None = None,
     port_file: str | Path | None = None,
     started: Callable[[str], Any] = lambda address: None,
-) -> None:
-    """Serve a model until SIGTERM or Ctrl-C.
+) -> bool:
+    """Serve a model until SIGTERM or Ctrl-C; return whether the last batch was done before the grace was over.
 
     Parameters
     ----------
@@ -186,7 +215,7 @@ def serve(
     config = uvicorn.Config(
         app, http=connection_class(serving.time_limit), loop="auto", ws="none", log_config=None, access_log=False,
         server_header=False, date_header=True, lifespan="on", limit_concurrency=serving.connections + 1,
-        timeout_keep_alive=75, timeout_graceful_shutdown=max(1, round(serving.grace)), backlog=2048,
+        timeout_keep_alive=75, timeout_graceful_shutdown=max(1, round(serving.grace)), backlog=_BACKLOG,
         proxy_headers=False,
     )  # fmt: skip
     address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
@@ -194,7 +223,9 @@ def serve(
         write_text(port_file, f"{port}\n")
     started(address)
     LOGGER.info({"event": "listening", "address": address, "keys": len(keys or ()), "local": serving.is_local})
-    Server(config, app.state.server).run(sockets=[listening])
+    state: State = app.state.server
+    Server(config, state).run(sockets=[listening])
+    return state.batcher.close(0)
 
 
 def _listen(serving: Serving) -> socket.socket:
@@ -204,6 +235,7 @@ def _listen(serving: Serving) -> socket.socket:
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((serving.host, serving.port))
+        listening.listen(_BACKLOG)  # from here on a client can connect, and whoever reads the port file may
     except OSError as error:
         listening.close()
         raise Sen2ProError(f"cannot listen on {serving.host}, port {serving.port}: {error.strerror}") from None

@@ -24,12 +24,14 @@ from sen2pro.signature import Signature
 from sen2pro.specificity.measure import Specificity
 
 _MAN, _GUITAR = "A man is playing a guitar.", "Someone plays an instrument."
-Ids = list[Annotated[int, Field(ge=0)]]
+# A list ends at its first fault: a body can hold millions of them, and each takes memory.
+Ids = Annotated[list[Annotated[int, Field(ge=0)]], Field(fail_fast=True)]
+Strings = Annotated[list[str], Field(fail_fast=True)]
 Inputs = Annotated[
-    str | list[str] | Ids | list[Ids],
+    str | Strings | Ids | Annotated[list[Ids], Field(fail_fast=True)],
     Field(description="a text, a list of texts, a list of token ids, or a list of lists of token ids"),
 ]
-Texts = Annotated[str | list[str], Field(description="a text or a list of texts")]
+Texts = Annotated[str | Strings, Field(description="a text or a list of texts")]
 Vector = list[float]
 
 
@@ -97,7 +99,7 @@ class EmbeddingsCall(Lenient):
 
     input: Inputs
     model: str | None = Field(None, description="The served model, or one of its aliases.")
-    encoding_format: Literal["float", "base64"] = "float"
+    encoding_format: Literal["float", "base64"] | None = Field("float", description="null is the same as float.")
     dimensions: int | None = Field(None, description="Refused unless it is the model's own number.")
     user: str | None = None
 
@@ -193,7 +195,7 @@ class SimilarityInput(Lenient):
     """A sentence, and those to compare it with."""
 
     source_sentence: str
-    sentences: list[str]
+    sentences: Strings
 
 
 class SimilarityCall(Lenient):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
@@ -16,9 +16,12 @@ from sen2pro.server.engine import Engine, Text
 from sen2pro.server.keys import Keys
 from sen2pro.server.logs import LOGGER, where
 from sen2pro.server.metrics import Metrics
-from sen2pro.server.problems import Problem
+from sen2pro.server.problems import Gone, Problem
 from sen2pro.server.serving import Serving
 
+Result = TypeVar("Result")
+Sized = TypeVar("Sized", bound="str | list[int]")
+_MOST_IN_HAND = 256 << 20  # bytes of the bodies of all calls
 _INLINE = 8192  # letters that are tokenized at once in the event loop: a millisecond or two
 
 
@@ -36,8 +39,10 @@ class State:
         self.name = serving.served_name or encoder.name
         self.names = {self.name, *serving.alias}
         self.phase = "starting"
+        self.until: float | None = None  # when a server that stops has to be done, by the monotonic clock
         self.created = int(time.time())
         self.signature = engine.model.signature()
+        self._in_hand = 0  # bytes of the bodies of all calls that are not answered
         self._tokenizing = ThreadPoolExecutor(1, "sen2pro-tokens")
 
     async def start(self) -> None:
@@ -62,15 +67,33 @@ class State:
         self.phase = "stopping"
 
     def close(self) -> None:
-        """End the threads."""
+        """End the threads; a batch that takes longer than the grace is left alone."""
         self.stop()
         self._tokenizing.shutdown(wait=True, cancel_futures=True)
-        self.batcher.close()
+        left = self.serving.grace if self.until is None else self.until - time.monotonic()
+        if not self.batcher.close(max(1.0, left)):
+            LOGGER.warning({"event": "the last batch was not done in time"})
+
+    async def aside(self, function: Callable[..., Result], *arguments: Any) -> Result:
+        """Run what would hold up the event loop in the thread that finds tokens."""
+        return await asyncio.get_running_loop().run_in_executor(self._tokenizing, function, *arguments)
 
     def check_ready(self) -> None:
         """Refuse a call while the server starts or stops."""
         if self.phase != "ready":
             raise Problem("stopping", f"the server is {self.phase}; try again later", retry_after=1)
+
+    def take_in(self, call: Call, size: int) -> None:
+        """Count bytes of the body of a call; all calls in hand together may have only so many."""
+        call.size += size
+        self._in_hand += size
+        if self._in_hand > max(_MOST_IN_HAND, self.serving.body_bytes):
+            raise Problem("busy", "the server has too many bytes in hand; try again later", retry_after=1)
+
+    def let_go(self, call: Call) -> None:
+        """Count the bytes of a call no more."""
+        self._in_hand -= call.size
+        call.size = 0
 
     def check_model(self, name: str | None) -> None:
         """Refuse a model that is not served; no name means the one that is."""
@@ -85,8 +108,8 @@ class State:
         if dimensions is not None and dimensions != own:
             raise Problem("invalid", f"this model gives {own} dimensions and no other number of them", "dimensions")
 
-    def listed(self, given: Any, field: str) -> list[str]:
-        """Return texts from a text, texts, token ids or lists of them, within the limits of a call."""
+    def listed(self, given: Any, field: str) -> list[Any]:
+        """Return a list of texts or of lists of token ids, from one or several of them, within the limits of a call."""
         if isinstance(given, str) or (given and isinstance(given[0], int)):
             given = [given]
         if not given:
@@ -96,19 +119,22 @@ class State:
         most = self.serving.characters
         if max(map(len, given)) > most:
             raise Problem("large", f"a text may have {most} characters", field)
-        if isinstance(given[0], str):
-            return list(given)
-        return [self.engine.text_of(ids) for ids in given]
+        return list(given)
 
-    async def texts(self, call: Call, texts: Sequence[str], prompt: str, truncate: bool | None = None) -> list[Text]:
+    async def texts(
+        self, call: Call, given: Sequence[str | list[int]], prompt: str, truncate: bool | None = None
+    ) -> list[Text]:
         """Check texts and count their tokens: here if they are short, else in a thread beside the worker."""
-        if sum(map(len, texts)) <= _INLINE:
-            found = self.engine.texts(texts, prompt)
-        else:
-            found, loop = [], asyncio.get_running_loop()
-            for part in _parts(self.engine.checked(texts)):  # calls with many texts take turns, part by part
-                found += await loop.run_in_executor(self._tokenizing, self.engine.texts, part, prompt)
-                self._time_left(call)
+        found: list[Text] = []
+        if sum(map(len, given)) <= _INLINE:
+            found = self.engine.texts(self.engine.written(given), prompt)
+        else:  # calls with many texts take turns, part by part
+            texts: list[str] = []
+            for part in parts(given):
+                texts += await self.in_time(call, self.engine.written, part)
+            checked = await self.in_time(call, self.engine.checked, texts)
+            for some in parts(checked):
+                found += await self.in_time(call, self.engine.texts, some, prompt)
         call.texts += len(found)
         call.tokens += sum(len(text.tokens) for text in found)
         cut = sum(not text.whole for text in found)
@@ -128,8 +154,15 @@ class State:
         ticket = self.batcher.submit(lane, units, weights)
         return await answer(self.batcher, ticket, call.receive, left, call.farewells)
 
+    async def in_time(self, call: Call, function: Callable[..., Result], *arguments: Any) -> Result:
+        """Run a part of a call's work aside, unless its client has gone or its time is up."""
+        self._time_left(call)
+        return await self.aside(function, *arguments)
+
     def _time_left(self, call: Call) -> float:
-        """Return how many seconds a call still has."""
+        """Return how many seconds a call still has; work for nobody ends here."""
+        if call.is_lost:
+            raise Gone
         left = call.began + self.serving.time_limit - time.perf_counter()
         if left <= 0:
             raise late()
@@ -144,13 +177,13 @@ class State:
         return {"prompt_tokens": call.tokens, "total_tokens": call.tokens}
 
 
-def _parts(texts: Sequence[str]) -> Iterator[list[str]]:
-    """Cut a list of texts into parts of few letters, or of one text.
+def parts(texts: Sequence[Sized]) -> Iterator[list[Sized]]:
+    """Cut a list of texts, or of lists of token ids, into parts of few letters, or of one text.
 
-    >>> list(_parts(["a" * 5000, "b" * 5000, "c", "d" * 9000])) == [["a" * 5000], ["b" * 5000, "c"], ["d" * 9000]]
+    >>> list(parts(["a" * 5000, "b" * 5000, "c", "d" * 9000])) == [["a" * 5000], ["b" * 5000, "c"], ["d" * 9000]]
     True
     """
-    part: list[str] = []
+    part: list[Sized] = []
     letters = 0
     for text in texts:
         if part and letters + len(text) > _INLINE:

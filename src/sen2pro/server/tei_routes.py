@@ -12,7 +12,9 @@ from sen2pro.server.doors import Answer, Call, Operation
 from sen2pro.server.metrics import CONTENT_TYPE
 from sen2pro.server.openai_routes import settings, vectors
 from sen2pro.server.problems import Problem
-from sen2pro.server.state import State
+from sen2pro.server.state import State, parts
+
+_MOST_TOKENIZED = 1_000_000  # characters of a call of /tokenize: its answer is some thirty times as long
 
 
 async def embed(state: State, call: Call) -> Answer:
@@ -44,10 +46,14 @@ async def tokenize(state: State, call: Call) -> Answer:
     asked: schemas.TokenizeCall = call.body
     prompt = state.engine.prompt(asked.prompt_name) if asked.prompt_name else ""
     texts = state.listed(asked.inputs, "inputs")
+    most = max(_MOST_TOKENIZED, state.serving.characters)
+    if sum(map(len, texts)) + len(texts) * len(prompt) > most:
+        raise Problem("large", f"the texts of a call of /tokenize may have {most} characters in sum", "inputs")
     await state.texts(call, texts, prompt, truncate=True)
-    tokenizer = state.engine.model.encoder.texts
-    found = [tokenizer.pieces(prompt + text, special=asked.add_special_tokens) for text in texts]
-    return Answer([[piece.to_json() for piece in pieces] for pieces in found])
+    found: list[bytes] = []
+    for part in parts([prompt + text for text in texts]):
+        found += await state.in_time(call, state.engine.tokenized, part, asked.add_special_tokens)
+    return Answer(b"[" + b",".join(found) + b"]")
 
 
 async def info(state: State, call: Call) -> Answer:
