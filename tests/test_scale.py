@@ -339,6 +339,43 @@ def test_shards_resume_with_the_same_bytes(model, source, tmp_path):
 
 
 @pytest.mark.usefixtures("small_shards")
+def test_a_folder_that_appears_during_a_run_of_shards_is_not_replaced(model, source, tmp_path):
+    output = tmp_path / "shards"
+
+    class Appears(InProcess):
+        def run(self, units, place, how, advance):
+            yield from super().run(units, place, how, advance)
+            output.mkdir()
+            (output / "mine.txt").write_text("precious")
+
+    with pytest.raises(Sen2ProError, match="exists; pass overwrite=True.*kept in .*shards.parts"):
+        encode_files(model, source, output, shards=True, engine=Appears())
+    assert names(output) == ["mine.txt"]
+    (output / "mine.txt").unlink()
+    assert encode_files(model, source, output, shards=True).resumed == ROWS  # its parts were kept
+
+
+@pytest.mark.usefixtures("small_shards")
+def test_overwriting_shards_deletes_no_input_and_nothing_of_others(model, source, tmp_path):
+    output = tmp_path / "shards"
+    encode_files(model, source, output, shards=True)
+    before = shard_bytes(output)
+    with pytest.raises(Sen2ProError, match="is to be read and lies in"):
+        encode_files(model, output / shards.name(0), output, column="text", shards=True, overwrite=True)
+    (output / "mine.txt").write_text("precious")
+    with pytest.raises(Sen2ProError, match="also holds 'mine.txt'"):
+        encode_files(model, source, output, shards=True, overwrite=True)
+    assert shard_bytes(output) == {**before, "mine.txt": b"precious"}
+
+
+def test_shards_need_the_name_of_a_folder(model, source, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for output in (".", ".."):
+        with pytest.raises(Sen2ProError, match="give the name of a new file or folder"):
+            encode_files(model, source, output, shards=True)
+
+
+@pytest.mark.usefixtures("small_shards")
 def test_a_folder_that_lost_or_mixed_up_shards_is_refused(model, source, tmp_path):
     encode_files(model, source, tmp_path / "a", shards=True)
     first, second = tmp_path / "a" / shards.name(0), tmp_path / "a" / shards.name(1)

@@ -6,6 +6,7 @@ lead out of its folder.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from sen2pro.files.documents import COUNT, TEXT
 
 MANIFEST = "sen2pro_shards.json"
 _FORMAT = 1
+_NAME = re.compile(r"shard-\d{6,12}\.parquet")
 _CHECK = documents.record(
     {
         "format": COUNT,
@@ -45,6 +47,23 @@ def is_folder(path: Path) -> bool:
     if not (path / MANIFEST).is_file():
         raise Sen2ProError(f"{path} is a folder without {MANIFEST}; give a Gaussian file, or a folder of shards")
     return True
+
+
+def foreign(path: Path) -> list[str]:
+    """Return what lies in a folder of shards and is neither a shard nor their list.
+
+    >>> import tempfile
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> for each in (MANIFEST, name(0), "notes.txt"):
+    ...     (folder / each).touch()
+    >>> foreign(folder)
+    ['notes.txt']
+    """
+    return sorted(
+        place.name
+        for place in path.iterdir()
+        if place.is_dir() or not (place.name == MANIFEST or _NAME.fullmatch(place.name))
+    )
 
 
 def manifest(path: Path) -> dict[str, Any]:

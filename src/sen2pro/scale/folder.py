@@ -114,7 +114,7 @@ class RunFolder:
         found = [outline(self.shard(number)) for number in range(-(-plan.units // plan.units_of_shard))]
         shards.write_manifest(self.path, [{"rows": each.rows, "digest": each.digest} for each in found], report.skipped)
         shutil.rmtree(self.path / _UNITS, ignore_errors=True)
-        if self.output.exists():
+        if self.output.exists():  # whoever calls this has found that it may be replaced
             with abandoning(self.output):
                 self.path.rename(self.output)
         else:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
-from sen2pro.errors import Sen2ProError, one_of
+from sen2pro.errors import Sen2ProError, one_of, shown
 from sen2pro.files import shards as shard_files
 from sen2pro.files.gaussians import GaussianWriter, read, stream
 from sen2pro.files.inputs import InputFile, Inputs, expand
@@ -105,6 +105,8 @@ def encode_files(
     """
     one_of("on_error", on_error, ON_ERROR)
     path = check_path(output)
+    if path.name in ("", ".."):
+        raise Sen2ProError(f"{str(output)!r} is a folder that is there; give the name of a new file or folder")
     kind = "shards" if shards else path.suffix.lower().lstrip(".")
     tables = kind != "safetensors"
     if not tables and (id_column or keep):
@@ -186,6 +188,20 @@ class _Run:
             raise Sen2ProError(f"{self.output} is not a folder of shards; name a new one")
         elif not self.overwrite:
             raise Sen2ProError(f"{self.output} exists; pass overwrite=True to replace it")
+        else:
+            self._check_replaceable()
+
+    def _check_replaceable(self) -> None:
+        """Refuse to replace a folder that holds what is to be read, or what no run has written."""
+        inside = [path for path in self.inputs.paths if Path(path).resolve().is_relative_to(self.output.resolve())]
+        if inside:
+            raise Sen2ProError(f"{inside[0]} is to be read and lies in {self.output}; give another name for the output")
+        foreign = shard_files.foreign(self.output)
+        if foreign:
+            raise Sen2ProError(
+                f"{self.output} also holds {shown(foreign[0])}, which is not of a folder of shards, so it is not "
+                "replaced; move that away, or name a new folder"
+            )
 
     def _files(self, folder: RunFolder, goes_on: bool) -> tuple[list[InputFile], dict[str, str]]:
         """Return what the input holds: as the unfinished run knows it if it is unchanged, else by reading it."""
@@ -320,6 +336,12 @@ class _Run:
 
     def _finish(self, folder: RunFolder, plan: Plan, done: dict[int, Report]) -> None:
         if self.kind == "shards":
+            if self.output.exists() and not self.overwrite:  # it was made while we worked
+                raise Sen2ProError(
+                    f"{self.output} exists; pass overwrite=True to replace it. All rows are done and kept in "
+                    f"{folder.path}"
+                )
+            self._check_output(goes_on=True)
             folder.finish_shards(plan, self.report)
             return
         units = [folder.unit(number) for number in range(plan.units)]
