@@ -19,7 +19,7 @@ from sen2pro import Gaussian, Sen2Pro, Sen2ProError
 from sen2pro.files import shards
 from sen2pro.files.gaussians import read, stream
 from sen2pro.files.inputs import expand
-from sen2pro.scale import InProcess, Processes, encode_files, plan
+from sen2pro.scale import InProcess, Processes, Summary, encode_files, plan
 from sen2pro.scale.units import Report
 
 ROWS = 1000
@@ -271,6 +271,53 @@ def test_a_damaged_part_is_encoded_anew(model, source, tmp_path):
     assert output.read_bytes() == expected
 
 
+@pytest.mark.parametrize("fault", [OSError(5, "Input/output error"), MemoryError("malloc of size 9 failed")])
+def test_a_part_that_the_machine_cannot_read_now_is_kept(model, source, tmp_path, monkeypatch, fault):
+    expected = undisturbed(model, source, tmp_path / "undisturbed")
+    output = tmp_path / "out.parquet"
+    stopped(model, source, output, 3)
+    units = sorted((tmp_path / "out.parquet.parts").rglob("unit-*.parquet"))
+    whole = pq.ParquetFile
+
+    def failing(path, **options):
+        if Path(path) == units[1]:
+            raise fault
+        return whole(path, **options)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(pq, "ParquetFile", failing)
+        with pytest.raises(Sen2ProError, match="unit-000000001.parquet, a part of the run, cannot be read now: .*kept"):
+            encode_files(model, source, output)
+    assert all(unit.exists() for unit in units)
+    assert encode_files(model, source, output).resumed == 768
+    assert output.read_bytes() == expected
+
+
+def test_a_part_of_another_number_or_size_is_thrown_away(model, source, texts, tmp_path, caplog):
+    expected = undisturbed(model, source, tmp_path / "undisturbed")
+    output, other = tmp_path / "out.parquet", tmp_path / "other.parquet"
+    stopped(model, source, output)
+    stopped(model, write_lines(tmp_path / "other.txt", texts[:900]), other, 4)  # whose last unit is shorter
+    units = tmp_path / "out.parquet.parts" / "units" / "0000000"
+    short = (tmp_path / "other.parquet.parts" / "units" / "0000000" / "unit-000000003.parquet").read_bytes()
+    (units / "unit-000000002.parquet").write_bytes(short)
+    (units / "unit-000000004.parquet").write_bytes((units / "unit-000000000.parquet").read_bytes())
+    with caplog.at_level(logging.WARNING, "sen2pro"):
+        assert encode_files(model, source, output).resumed == 512
+    assert "2 damaged or foreign parts are thrown away" in caplog.text
+    assert output.read_bytes() == expected
+
+
+def test_parts_that_lie_elsewhere_are_refused(model, source, tmp_path):
+    output, units = tmp_path / "out.parquet", tmp_path / "out.parquet.parts" / "units"
+    stopped(model, source, output)
+    units.rename(tmp_path / "elsewhere")
+    units.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(Sen2ProError, match="units is a link"):
+        encode_files(model, source, output)
+    assert len(list((tmp_path / "elsewhere").rglob("unit-*.parquet"))) == 2
+
+
 def test_a_run_that_was_killed_when_all_was_done_is_done(model, source, tmp_path, monkeypatch):
     """The output is there, its parts are too: nothing is encoded, and the parts go."""
     output = tmp_path / "out.parquet"
@@ -472,6 +519,26 @@ def test_rows_that_cannot_be_read_are_skipped_and_listed(model, texts, tmp_path)
     assert read(tmp_path / "g").texts == [text for n, text in enumerate(texts[:600]) if n not in (10, 300, 301)]
 
 
+@pytest.mark.parametrize("options", [{}, {"shards": True}, {"engine": Stops(-1)}])
+def test_many_skipped_rows_are_counted_and_the_first_are_named(model, texts, tmp_path, monkeypatch, options):
+    for place in ("sen2pro.scale.units.MOST_SKIPPED", "sen2pro.files.shards.MOST_SKIPPED"):
+        monkeypatch.setattr(place, 3)
+    lines = [json.dumps({"text": text}) if n % 10 else "{" for n, text in enumerate(texts)]
+    source = write_lines(tmp_path / "in.jsonl", lines if options else lines[:200])
+    output = tmp_path / ("out" if "shards" in options else "out.parquet")
+    summary = encode_files(model, source, output, on_error="skip", **options)
+    count = 100 if options else 20
+    first = [f"{source}, line {number}" for number in (1, 11, 21)]
+    assert f", {count} rows skipped, " in str(summary)
+    assert summary.report.skipped_rows == count
+    assert [place for place, _ in summary.report.skipped] == first
+    if "shards" in options:
+        assert shards.manifest(output)["skipped_rows"] == count
+        assert [place for place, _ in shards.manifest(output)["skipped"]] == first
+    else:
+        assert Report.of_file(output) == summary.report
+
+
 def test_an_input_of_faults_alone_is_an_error(model, tmp_path):
     (tmp_path / "in.jsonl").write_text("{}\n[]\n")
     with pytest.raises(Sen2ProError, match="every row is faulty, the first one so: .*line 1"):
@@ -556,6 +623,11 @@ def test_standard_input_cannot_be_resumed(model, tmp_path, options):
     result = run("encode", "-", tmp_path / "out.parquet", "-m", model.settings.model, *options, input="rain\n")
     assert result.exit_code == 2
     assert "can be read only once" in " ".join(result.output.split())
+
+
+def test_the_summary_tells_skipped_rows_from_those_of_an_earlier_run(model):
+    summary = Summary(Path("a"), Report(10, skipped_rows=3), model.signature(), 8, 1.0, 4)
+    assert "10 sentences -> a (8 dimensions), 4 of them by an earlier run, 3 rows skipped" in str(summary)
 
 
 def test_the_summary_says_what_was_done(model, tmp_path):

@@ -114,7 +114,7 @@ class Reports(Family):
 
     def make(self, rng: Random) -> Case:
         """Return the JSON."""
-        report = json.loads(Report(3, 1, 32, 0, [("a.txt, line 7", "blank")], ["a note"]).to_json())
+        report = json.loads(Report(3, 1, 32, 0, [("a.txt, line 7", "blank")], ["a note"], 1).to_json())
         return Case(spelled(rewritten(report, rng), rng))
 
     def run(self, case: Case, folder: Path) -> None:

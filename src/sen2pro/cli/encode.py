@@ -92,5 +92,5 @@ def _show_skipped(done: Summary) -> None:
     skipped = done.report.skipped
     for place, why in skipped[:_MOST_SHOWN]:
         Console().say(f"skipped: {place}: {why}", style="yellow")
-    if len(skipped) > _MOST_SHOWN:
-        Console().say(f"and {len(skipped) - _MOST_SHOWN:,} more", style="yellow")
+    if done.report.skipped_rows > _MOST_SHOWN:
+        Console().say(f"and {done.report.skipped_rows - _MOST_SHOWN:,} more", style="yellow")

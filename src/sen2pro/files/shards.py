@@ -87,8 +87,12 @@ def files(path: Path) -> list[Path]:
     return [path / name(number) for number in range(len(manifest(path)["shards"]))]
 
 
-def write_manifest(path: Path, entries: Sequence[Mapping[str, Any]], skipped: Sequence[Sequence[str]]) -> str:
+def write_manifest(
+    path: Path, entries: Sequence[Mapping[str, Any]], skipped: Sequence[Sequence[str]], skipped_rows: int = 0
+) -> str:
     """Write the list of a folder: rows and digest of each shard, and rows that were skipped; return the whole digest.
+
+    Of the `skipped_rows` the first thousand are named.
 
     >>> import tempfile
     >>> folder = Path(tempfile.mkdtemp())
@@ -102,7 +106,7 @@ def write_manifest(path: Path, entries: Sequence[Mapping[str, Any]], skipped: Se
         "rows": sum(each["rows"] for each in entries),
         "shards": [dict(each) for each in entries],
         "skipped": [list(each) for each in skipped[:MOST_SKIPPED]],
-        "skipped_rows": len(skipped),
+        "skipped_rows": max(skipped_rows, len(skipped)),
         "whole": _whole(entries),
     }
     documents.write(path / MANIFEST, content)

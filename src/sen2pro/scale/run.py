@@ -48,10 +48,10 @@ class Summary:
     resumed: int = 0
 
     def __str__(self) -> str:
-        rows, skipped = self.report.rows, len(self.report.skipped)
+        rows, skipped = self.report.rows, self.report.skipped_rows
         parts = [f"{rows:,} sentence{'s' * (rows != 1)} -> {self.output} ({self.dim} dimensions)"]
-        parts += [f"{skipped:,} row{'s' * (skipped != 1)} skipped"] * bool(skipped)
         parts += [f"{self.resumed:,} of them by an earlier run"] * bool(self.resumed)
+        parts += [f"{skipped:,} row{'s' * (skipped != 1)} skipped"] * bool(skipped)
         speed = (rows - self.resumed) / max(self.seconds, 1e-9)
         return f"{', '.join(parts)}, {self.seconds:,.1f} seconds" + f", {speed:,.0f} a second" * (rows > 1)
 
@@ -137,6 +137,7 @@ class _Run:
     show: Show
     report: Report = field(default_factory=Report)
     resumed: int = 0
+    _named: int = 0  # skipped rows whose names are in memory
 
     def go(self) -> Summary:
         started = time.monotonic()
@@ -242,7 +243,7 @@ class _Run:
         ):
             groups = Regrouped(writer)
             for _, rows, faults in cut_into_chunks(self.inputs.rows(), self.how):
-                self.report.skipped += faults
+                self.report.skip(faults)
                 if rows:
                     piece, more = encode_chunk(model, rows, self.how, advance)
                     self.report.add(more)
@@ -254,7 +255,7 @@ class _Run:
             self._note_skipped(writer)
 
     def _note_skipped(self, writer: GaussianWriter) -> None:
-        if self.report.skipped:
+        if self.report.skipped_rows:
             writer.notes[NOTE] = self.report.to_json()
 
     def _in_parts(self, folder: RunFolder, plan: Plan) -> None:
@@ -272,6 +273,7 @@ class _Run:
                     done[unit.number] = report
                     if self.kind == "shards":
                         self._finish_shard(unit.number // plan.units_of_shard, done, folder, plan)
+                    self._forget_skipped(done, folder, plan, len(report.skipped))
             if self.inputs.state() != state:
                 raise Sen2ProError(_CHANGED)
             for number in sorted(done):
@@ -283,6 +285,19 @@ class _Run:
             so_far = f"{self._rows_of(done, plan):,} of {plan.rows:,} rows are done and kept in {folder.path}"
             _LOG.info("stopped: %s; the same command goes on from there", so_far)
             raise
+
+    def _forget_skipped(self, done: dict[int, Report], folder: RunFolder, plan: Plan, more: int) -> None:
+        """Keep in memory only those names of skipped rows that the end can want: the first ones of all."""
+        self._named += more
+        if self._named <= 10 * shard_files.MOST_SKIPPED:
+            return
+        left = shard_files.MOST_SKIPPED
+        for number in sorted(done):
+            names = done[number].skipped
+            if self.kind != "shards" or folder.has_shard(number // plan.units_of_shard):  # other shards need theirs
+                del names[left:]
+            left = max(0, left - len(names))
+        self._named = sum(len(report.skipped) for report in done.values())
 
     def _rows_of(self, done: dict[int, Report], plan: Plan) -> int:
         """Return how many rows of the input are done: skipped ones too."""
