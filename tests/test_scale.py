@@ -18,7 +18,7 @@ from test_cli import run
 from sen2pro import Gaussian, Sen2Pro, Sen2ProError
 from sen2pro.files import shards
 from sen2pro.files.gaussians import read, stream
-from sen2pro.files.inputs import expand
+from sen2pro.files.inputs import Inputs, expand
 from sen2pro.scale import InProcess, Processes, Summary, encode_files, plan
 from sen2pro.scale.units import Report
 
@@ -231,6 +231,40 @@ def test_other_settings_or_another_input_refuse_and_say_what_differs(model, shar
     assert output.read_bytes() == expected
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"column": "none"}, "this row has no 'none'"),
+        ({"model": "no model"}, "must be a Sen2Pro"),
+        ({"inputs": "nothing.txt"}, "there is no file"),
+        ({"exists": True}, "exists; pass overwrite=True"),
+    ],
+)
+def test_a_restart_that_cannot_begin_leaves_the_old_run(model, tmp_path, options, message):
+    source = tmp_path / "in.jsonl"
+    source.write_text("".join(json.dumps({"text": text}) + "\n" for text in some_texts(ROWS)))
+    output = tmp_path / "out.parquet"
+    stopped(model, source, output)
+    if options.get("exists"):
+        output.write_text("precious")
+    with pytest.raises(Sen2ProError, match=message):
+        encode_files(
+            options.get("model", model), options.get("inputs", source), output, column=options.get("column"),
+            restart=True,
+        )  # fmt: skip
+    output.unlink(missing_ok=True)
+    assert encode_files(model, source, output).resumed == 512
+
+
+def test_a_restart_throws_the_old_parts_away(model, source, tmp_path):
+    expected = undisturbed(model, source, tmp_path / "undisturbed", text=False)
+    output = tmp_path / "out.parquet"
+    stopped(model, source, output, 3)
+    stopped(model, source, output, 1, restart=True, text=False)
+    assert encode_files(model, source, output, text=False).resumed == 256
+    assert output.read_bytes() == expected
+
+
 def test_two_runs_of_one_output_do_not_meet(model, source, tmp_path):
     output = tmp_path / "out.parquet"
 
@@ -318,16 +352,49 @@ def test_parts_that_lie_elsewhere_are_refused(model, source, tmp_path):
     assert len(list((tmp_path / "elsewhere").rglob("unit-*.parquet"))) == 2
 
 
-def test_a_run_that_was_killed_when_all_was_done_is_done(model, source, tmp_path, monkeypatch):
+@pytest.mark.parametrize("suffix", ["parquet", "safetensors"])
+def test_a_run_that_was_killed_when_all_was_done_is_done(model, source, tmp_path, monkeypatch, suffix):
     """The output is there, its parts are too: nothing is encoded, and the parts go."""
-    output = tmp_path / "out.parquet"
+    output = tmp_path / f"out.{suffix}"
     with monkeypatch.context() as patched:
         patched.setattr("sen2pro.scale.folder.RunFolder.remove", lambda self: None)
         encode_files(model, source, output)
     before = output.read_bytes()
-    assert names(tmp_path) == ["in.txt", "out.parquet", "out.parquet.parts"]
+    assert names(tmp_path) == ["in.txt", output.name, f"{output.name}.parts"]
     assert encode_files(model, source, output).resumed == ROWS
-    assert (names(tmp_path), output.read_bytes()) == (["in.txt", "out.parquet"], before)
+    assert (names(tmp_path), output.read_bytes()) == (["in.txt", output.name], before)
+
+
+def test_an_output_with_other_ids_or_columns_is_not_taken_for_the_result(model, tmp_path, monkeypatch):
+    """The numbers are the same, and yet it is another result: it is neither replaced nor are the parts thrown away."""
+    source = tmp_path / "in.jsonl"
+    rows = [{"text": text, "a": f"a{n}", "b": f"b{n}"} for n, text in enumerate(some_texts(600))]
+    source.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    output = tmp_path / "out.parquet"
+    wanted = {"id_column": "a", "keep": ["b"]}
+    with monkeypatch.context() as patched:
+        patched.setattr("sen2pro.scale.folder.RunFolder.remove", lambda self: None)
+        encode_files(model, source, output, **wanted)
+    for number, other in enumerate(({"id_column": "b", "keep": ["b"]}, {"id_column": "a", "keep": ["a"]},
+                                    {"id_column": "a"}, {**wanted, "text": False})):  # fmt: skip
+        undisturbed(model, source, tmp_path / f"undisturbed-{number}", **other)
+        output.write_bytes((tmp_path / f"undisturbed-{number}" / "out.parquet").read_bytes())
+        with pytest.raises(Sen2ProError, match="exists; pass overwrite=True"):
+            encode_files(model, source, output, **wanted)
+    encode_files(model, source, output, overwrite=True, **wanted)
+    assert read(output).ids == [row["a"] for row in rows]
+
+
+def test_an_output_that_is_in_the_way_is_said_before_the_work(model, source, tmp_path):
+    class Idle(InProcess):
+        def run(self, units, place, how, advance):
+            raise AssertionError("nothing may be encoded")
+
+    output = tmp_path / "out.parquet"
+    stopped(model, source, output)
+    output.write_text("precious")
+    with pytest.raises(Sen2ProError, match="exists; pass overwrite=True"):
+        encode_files(model, source, output, engine=Idle())
 
 
 def test_somebody_elses_output_is_not_replaced(model, source, tmp_path):
@@ -601,6 +668,25 @@ def test_the_output_may_not_be_an_input(model, tmp_path):
     pq.write_table(pa.table({"text": ["rain"]}), tmp_path / "a.parquet")
     with pytest.raises(Sen2ProError, match="is a file to be read"):
         encode_files(model, tmp_path, tmp_path / "a.parquet", overwrite=True)
+
+
+@pytest.mark.parametrize("given", ["{dir}", "{dir}/*.parquet", "{dir}/**/*.parquet"])
+def test_what_a_run_writes_is_not_its_input(model, texts, tmp_path, given):
+    """The output stands in the folder that is read: it can be written again, and a stopped run goes on."""
+    source, output = tmp_path / "a.parquet", tmp_path / "out.parquet"
+    pq.write_table(pa.table({"text": texts}), source)
+    stopped(model, given.format(dir=tmp_path), output)
+    assert encode_files(model, given.format(dir=tmp_path), output).resumed == 512
+    encode_files(model, given.format(dir=tmp_path), output, overwrite=True)
+    assert read(output).texts == texts
+
+
+def test_an_input_that_is_gone_is_not_taken_for_a_pipe(tmp_path):
+    inputs = Inputs([str(write_lines(tmp_path / "a.txt", ["rain"]))])
+    (tmp_path / "a.txt").unlink()
+    assert inputs.lasting
+    with pytest.raises(FileNotFoundError, match="a.txt"):
+        inputs.scan(skip_faults=False)
 
 
 def test_a_folder_that_is_not_of_a_run_is_not_touched(model, source, tmp_path):

@@ -149,6 +149,17 @@ class RunFolder:
             self.path.rename(self.output)
         tidy(self.output)
 
+    def clear(self) -> None:
+        """Delete the parts of an old run, whose plan a new one is going to replace.
+
+        The plan stays until then: what is left by a kill in between is still the folder of a run.
+        """
+        for place in self.path.iterdir():
+            if place.is_dir() and not place.is_symlink():
+                shutil.rmtree(place)
+            elif place.name != plans.FILE:
+                place.unlink()
+
     def remove(self) -> None:
         """Delete the folder: at once under another name, so that no half of it is ever taken for a run."""
         if self.path.is_dir():

@@ -14,14 +14,14 @@ from pathlib import Path
 
 from sen2pro.errors import Sen2ProError, one_of, shown
 from sen2pro.files import shards as shard_files
-from sen2pro.files.gaussians import GaussianWriter, read, stream
+from sen2pro.files.gaussians import GaussianWriter, Piece, outline, read, stream
 from sen2pro.files.inputs import InputFile, Inputs, expand
 from sen2pro.files.text import LONGEST_LINE, check_path
 from sen2pro.progress import Show, progress
 from sen2pro.scale import plan as plans
 from sen2pro.scale.engines import Engine, InProcess, Model, Processes
 from sen2pro.scale.folder import RunFolder, tidy
-from sen2pro.scale.joining import Regrouped, join
+from sen2pro.scale.joining import GROUP, Regrouped, join
 from sen2pro.scale.plan import About, Plan, unit_rows
 from sen2pro.scale.units import NOTE, How, Report, Unit, cut_into_chunks, encode_chunk
 from sen2pro.signature import Signature
@@ -112,7 +112,12 @@ def encode_files(
     if not tables and (id_column or keep):
         raise Sen2ProError("ids and columns are kept in Parquet files only; name the output .parquet")
     found = Inputs(
-        expand(inputs), column, id_column, tuple(dict.fromkeys(keep)), skip_blank=skip_blank, longest_line=longest_line
+        expand(inputs, path),
+        column,
+        id_column,
+        tuple(dict.fromkeys(keep)),
+        skip_blank=skip_blank,
+        longest_line=longest_line,
     )
     how = How(bool(id_column), text and tables, {}, batch_size, on_error == "skip")
     chosen = engine or (InProcess() if workers == 1 else Processes(workers))
@@ -148,13 +153,10 @@ class _Run:
     def _go(self) -> About:
         tidy(self.output)
         folder = RunFolder(self.output)
-        if self.restart and folder.path.is_dir() and folder.has_run:
-            with folder.held():
-                folder.remove()
-        goes_on = folder.has_run
+        goes_on = folder.has_run and not self.restart
         self._check_output(goes_on)
         if not self.inputs.lasting:
-            return self._once(goes_on)
+            return self._once(goes_on, folder)
         files, columns = self._files(folder, goes_on)
         self.how = How(self.how.ids, self.how.texts, columns, self.how.batch_size, self.how.skip_faults)
         about, self.engine = self._started(files, goes_on)
@@ -162,10 +164,13 @@ class _Run:
         plan = Plan(about, tuple(files), self.inputs.options(), self.how, self.kind, unit, shard)
         alone = isinstance(self.engine, InProcess) and plan.units == 1 and self.kind != "shards"
         if alone and not goes_on:  # there is nothing that could be resumed
-            self._straight(plan.rows)
+            self._alone(plan.rows, folder)
             return about
         with folder.held():
-            if folder.has_run:
+            if self.restart:
+                folder.clear()
+                folder.write_plan(plan)
+            elif folder.has_run:
                 plans.check_same(plans.read(folder.path), plan, folder.path)
             else:
                 folder.write_plan(plan)
@@ -221,7 +226,7 @@ class _Run:
             return here.start(self.engine.model or self.model), here
         return about, self.engine
 
-    def _once(self, goes_on: bool) -> About:
+    def _once(self, goes_on: bool, folder: RunFolder) -> About:
         """Encode what can be read only once."""
         if goes_on or self.kind == "shards" or not isinstance(self.engine, InProcess) or self.inputs.keep:
             raise Sen2ProError(
@@ -229,8 +234,17 @@ class _Run:
                 "an unfinished run to go on with. Write the sentences to a file first"
             )
         about = self.engine.start(self.model)
-        self._straight(None)
+        self._alone(None, folder)
         return about
+
+    def _alone(self, total: int | None, folder: RunFolder) -> None:
+        """Encode without parts; those of an old run, which is to be thrown away, go when all is done."""
+        if not folder.path.is_dir():
+            self._straight(total)
+            return
+        with folder.held():
+            self._straight(total)
+            folder.remove()
 
     def _straight(self, total: int | None) -> None:
         """Encode all rows straight into the output: the same chunks and row groups, without parts."""
@@ -263,6 +277,8 @@ class _Run:
         done = folder.done(plan)
         self.resumed = sum(report.rows for report in done.values())
         rows = self._rows_of(done, plan)
+        if self.kind != "shards" and rows < plan.rows and self.output.exists() and not self.overwrite:
+            raise Sen2ProError(f"{self.output} exists; pass overwrite=True to replace it")
         if done:
             _LOG.info("going on with %s: %s of %s rows are done", folder.path, f"{rows:,}", f"{plan.rows:,}")
         state = self.inputs.state()
@@ -361,7 +377,7 @@ class _Run:
             return
         units = [folder.unit(number) for number in range(plan.units)]
         if self.output.exists() and not self.overwrite:
-            if not _holds(self.output, units):
+            if not _holds(self.output, units, self.report):
                 raise Sen2ProError(f"{self.output} exists; pass overwrite=True to replace it")
         else:
             missing = folder.bytes() - shutil.disk_usage(self.output.absolute().parent).free
@@ -394,17 +410,44 @@ def _same(output: Path, path: str) -> bool:
     return path != "-" and Path(path).exists() and output.samefile(path)
 
 
-def _holds(output: Path, units: Sequence[Path]) -> bool:
+def _holds(output: Path, units: Sequence[Path], report: Report) -> bool:
     """Tell whether a file is what these units become: a run may be killed between writing it and deleting them."""
     try:
-        pairs = zip(_rows(output), (row for unit in units for row in _rows(unit)), strict=True)
-        return all(mine == theirs for mine, theirs in pairs)
+        if output.suffix.lower() == ".parquet":
+            skipped = {NOTE: report.to_json()} if report.skipped_rows else {}
+            if {name: text for name, text in outline(output).metadata.items() if name == NOTE} != skipped:
+                return False
+            pieces = stream(output, GROUP)
+        else:
+            stored = read(output)
+            pieces = iter([Piece(stored.gaussian, None, None, {}, {})])
+        full = [unit for unit in units if outline(unit).rows] or units[:1]
+        theirs = (piece for unit in full for piece in stream(unit, GROUP))
+        keep_all = output.suffix.lower() == ".parquet"
+        pairs = zip(_rows(pieces, keep_all), _rows(theirs, keep_all), strict=True)
+        return all(mine == other for mine, other in pairs)
     except (Sen2ProError, ValueError):
         return False
 
 
-def _rows(path: Path) -> Iterator[tuple[bytes, bytes]]:
-    tables = path.suffix.lower() == ".parquet"
-    for gaussian in (piece.gaussian for piece in stream(path, 4096)) if tables else [read(path).gaussian]:
-        for mean, variance in zip(gaussian.mean, gaussian.variance, strict=True):
-            yield mean.tobytes(), variance.tobytes()
+def _rows(pieces: Iterator[Piece], keep_all: bool) -> Iterator[tuple[object, ...]]:
+    """Yield all that is kept of each row: with ids, texts, totals and columns, or the Gaussian alone."""
+    for piece in pieces:
+        gaussian = piece.gaussian
+        about = (
+            gaussian.signature,
+            tuple(piece.totals),
+            tuple((name, each.type) for name, each in piece.columns.items()),
+        )
+        for row in range(len(gaussian)):
+            numbers = [gaussian.mean[row].tobytes(), gaussian.variance[row].tobytes()]
+            if gaussian.coverage is not None:
+                numbers.append(gaussian.coverage[row].tobytes())
+            if not keep_all:
+                yield gaussian.signature, *numbers
+                continue
+            numbers += [each[row].tobytes() for each in piece.totals.values()]
+            kept = [each[row].as_py() for each in piece.columns.values()]
+            yield (
+                about, *numbers, piece.ids and piece.ids[row], piece.texts and piece.texts[row], *kept,
+            )  # fmt: skip
