@@ -16,10 +16,12 @@ from scale_runs import SAMPLES, names, some_texts, tiny_model, undisturbed, writ
 from test_cli import run
 
 from sen2pro import Gaussian, Sen2Pro, Sen2ProError
+from sen2pro.cli.encode import _engine
 from sen2pro.files import shards
 from sen2pro.files.gaussians import read, stream
 from sen2pro.files.inputs import Inputs, expand
 from sen2pro.scale import InProcess, Processes, Summary, encode_files, plan
+from sen2pro.scale.engines import _died
 from sen2pro.scale.units import Report
 
 ROWS = 1000
@@ -263,6 +265,27 @@ def test_a_restart_throws_the_old_parts_away(model, source, tmp_path):
     stopped(model, source, output, 1, restart=True, text=False)
     assert encode_files(model, source, output, text=False).resumed == 256
     assert output.read_bytes() == expected
+
+
+def test_the_same_bytes_read_in_another_way_are_another_input(model, texts, tmp_path):
+    source, output = write_lines(tmp_path / "in.txt", ["text", *texts]), tmp_path / "out.parquet"
+    stopped(model, source, output)
+    with pytest.raises(Sen2ProError, match="another input: .*in.csv was read as text there, and is as csv here"):
+        encode_files(model, source.rename(tmp_path / "in.csv"), output)
+
+
+@pytest.mark.parametrize("shards", [False, True])
+def test_the_name_of_a_file_need_not_be_utf8(model, texts, tmp_path, shards):
+    source = Path(os.fsdecode(os.fsencode(tmp_path) + b"/a\xff.jsonl"))
+    try:
+        source.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts[:600]) + "{\n")
+    except OSError:
+        pytest.skip("this file system has no such names")
+    output = tmp_path / ("out" if shards else "out.parquet")
+    stopped(model, source, output, 3, on_error="skip", shards=shards)
+    summary = encode_files(model, source, output, on_error="skip", shards=shards)
+    assert (summary.resumed, summary.report.rows, summary.report.skipped_rows) == (600, 600, 1)
+    assert summary.report.skipped[0][0].endswith("a?.jsonl, line 601")
 
 
 def test_two_runs_of_one_output_do_not_meet(model, source, tmp_path):
@@ -702,6 +725,20 @@ def test_a_run_that_was_killed_before_it_began_leaves_nothing(model, tmp_path):
     (tmp_path / "out.parquet.parts").mkdir()
     encode_files(model, write_lines(tmp_path / "in.txt", ["rain"]), tmp_path / "out.parquet")
     assert names(tmp_path) == ["in.txt", "out.parquet"]
+
+
+def test_ray_uses_all_cpus_unless_a_number_is_given(model, source, tmp_path):
+    pytest.importorskip("ray")
+    for given in (None, 3):
+        assert _engine("ray", given, None, {"device": "cpu"}).workers == given
+    result = run("encode", source, tmp_path / "out.parquet", "-m", model.settings.model, "--workers", "0")
+    assert result.exit_code == 2
+    assert "workers" in result.output
+
+
+def test_workers_that_never_begin_say_what_a_script_needs():
+    assert '`if __name__ == "__main__":`' in _died(None, 1)
+    assert "enough memory" in _died(None, -9)
 
 
 @pytest.mark.parametrize("options", [["--workers", "2"], ["--shards"]])

@@ -14,7 +14,7 @@ from sen2pro.files.digests import file_digest
 from sen2pro.files.gaussians import COLUMNS, outline
 from sen2pro.files.rows import Document, DocumentSource
 from sen2pro.files.sentences import Fault, Record
-from sen2pro.files.text import LONGEST_LINE, check_path
+from sen2pro.files.text import LONGEST_LINE, check_path, printable
 from sen2pro.progress import progress
 
 _SUFFIXES = (".txt", ".csv", ".tsv", ".jsonl", ".ndjson", ".parquet")
@@ -92,12 +92,13 @@ def _is_input(file: Path) -> bool:
 
 @dataclass(frozen=True)
 class InputFile:
-    """A file as it was when a run began: how many bytes and rows it has, and the digest of its bytes."""
+    """A file as it was when a run began: bytes and rows, the digest of the bytes, and how they are read."""
 
     name: str
     bytes: int
     digest: str
     rows: int
+    kind: str = "text"
 
 
 @dataclass
@@ -142,6 +143,10 @@ class Inputs:
         found = [Path(path).stat() for path in self.paths]
         return [(each.st_size, each.st_mtime_ns) for each in found]
 
+    def kinds(self) -> list[str]:
+        """Return how each file is read: the same bytes are other rows as text than as a table."""
+        return [source.kind for source in self.sources]
+
     def digests(self) -> list[str]:
         """Return the digest of each file."""
         return [file_digest(path) for path in self.paths]
@@ -169,7 +174,8 @@ class Inputs:
                         first_fault, sound = first_fault or row.why, sound - 1
                     total, sound = total + rows, sound + rows
                     advance(rows)
-                files.append(InputFile(Path(path).name, Path(path).stat().st_size, file_digest(path), total))
+                name, size = printable(Path(path).name), Path(path).stat().st_size
+                files.append(InputFile(name, size, file_digest(path), total, source.kind))
         if first_fault and not sound:
             raise Sen2ProError(f"every row is faulty, the first one so: {first_fault}")
         return files, {name: types.get(name, "string") for name in self.keep}

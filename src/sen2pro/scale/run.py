@@ -87,7 +87,8 @@ def encode_files(
         `fail` stops at a row that cannot be read or encoded and names it; `skip` leaves it out and goes on.
     workers, engine
         So many processes of this machine, each with one thread; or an engine such as
-        `sen2pro.integrations.ray.RayEngine`. They change the speed, not the bytes.
+        `sen2pro.integrations.ray.RayEngine`. They change the speed, not the bytes. A script with `workers` calls this
+        under `if __name__ == "__main__":`, because each process imports the script again.
     restart
         Throw an unfinished run away. Without it, an unfinished run of another input or other settings is an error.
 
@@ -214,7 +215,7 @@ class _Run:
         if not goes_on:
             return self.inputs.scan(skip_faults=self.how.skip_faults)
         found = plans.read(folder.path)
-        files = plans.known_inputs(found, self.inputs.digests(), self.inputs.paths, folder.path)
+        files = plans.known_inputs(found, self.inputs, folder.path)
         return files, found["columns"]
 
     def _started(self, files: Sequence[InputFile], goes_on: bool) -> tuple[About, Engine]:

@@ -22,6 +22,7 @@ from sen2pro.files.gaussians import GaussianWriter, Piece, outline
 from sen2pro.files.rows import Document
 from sen2pro.files.sentences import Fault, Record
 from sen2pro.files.shards import MOST_SKIPPED
+from sen2pro.files.text import printable
 from sen2pro.model import Sen2Pro
 
 NOTE = "sen2pro.unit"  # where a file of a unit or a shard keeps its report
@@ -54,7 +55,8 @@ class Report:
     def skip(self, rows: Sequence[tuple[str, str]]) -> None:
         """Add rows that could not be encoded, each with its place and the reason."""
         self.skipped_rows += len(rows)
-        self.skipped += rows[: max(0, MOST_SKIPPED - len(self.skipped))]
+        named = rows[: max(0, MOST_SKIPPED - len(self.skipped))]
+        self.skipped += [(printable(place), printable(why)) for place, why in named]
 
     def add(self, other: Report) -> None:
         """Add what became of more rows."""
