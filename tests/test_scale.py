@@ -1,5 +1,6 @@
 """Large jobs on one machine: many inputs, units, shards, workers; the same bytes however they are run."""
 
+import errno
 import gzip
 import json
 import logging
@@ -18,6 +19,7 @@ from test_cli import run
 from sen2pro import Gaussian, Sen2Pro, Sen2ProError
 from sen2pro.cli.encode import _engine
 from sen2pro.files import shards
+from sen2pro.files.atomic import replacing
 from sen2pro.files.gaussians import read, stream
 from sen2pro.files.inputs import Inputs, expand
 from sen2pro.scale import InProcess, Processes, Summary, encode_files, plan
@@ -299,6 +301,25 @@ def test_two_runs_of_one_output_do_not_meet(model, source, tmp_path):
 
     encode_files(model, source, output, engine=Meets())
     assert len(Gaussian.load(output)) == ROWS
+
+
+def test_a_folder_that_cannot_be_locked_is_not_said_to_be_in_use(model, source, tmp_path, monkeypatch):
+    def without_locks(file, how):
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr("fcntl.flock", without_locks)
+    with pytest.raises(OSError, match="cannot be locked: No locks available") as caught:
+        encode_files(model, source, tmp_path / "out.parquet")
+    assert caught.value.errno == errno.ENOLCK
+
+
+def test_what_a_killed_run_of_the_same_process_id_left_is_deleted(model, tmp_path):
+    """In a container, the first process always has the id 1."""
+    source, output = write_lines(tmp_path / "in.txt", ["rain"]), tmp_path / "out.parquet"
+    (tmp_path / f".out.parquet.{os.getpid()}-123456789.partial").write_text("half")
+    with replacing(output) as ours:  # another thread writes it
+        encode_files(model, source, output)
+        assert names(tmp_path) == sorted([ours.name, "in.txt", "out.parquet"])
 
 
 def test_an_input_that_changes_while_it_is_read_is_noticed(model, source, texts, tmp_path):

@@ -47,7 +47,7 @@ class RunFolder:
     def held(self) -> Iterator[None]:
         """Make the folder and keep others from working in it."""
         self.path.mkdir(exist_ok=True)
-        with locked(self.path) as free:
+        with locked(self.path, strict=True) as free:
             if not free:
                 raise Sen2ProError(f"another process is writing {self.output}; wait for it, or end it first")
             yield
