@@ -17,7 +17,6 @@ from scale_runs import SAMPLES, names, some_texts, tiny_model, undisturbed, writ
 from test_cli import run
 
 from sen2pro import Gaussian, Sen2Pro, Sen2ProError
-from sen2pro.cli.encode import _engine
 from sen2pro.files import shards
 from sen2pro.files.atomic import replacing
 from sen2pro.files.gaussians import read, stream
@@ -514,6 +513,24 @@ def test_a_folder_that_appears_during_a_run_of_shards_is_not_replaced(model, sou
 
 
 @pytest.mark.usefixtures("small_shards")
+def test_shards_that_could_not_be_replaced_stay(model, source, tmp_path, monkeypatch):
+    output = tmp_path / "shards"
+    encode_files(model, source, output, shards=True)
+    before, rename = shard_bytes(output), Path.rename
+
+    def failing(self, target):
+        if self.suffix == ".parts":
+            raise OSError(errno.EIO, os.strerror(errno.EIO), str(self))
+        return rename(self, target)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "rename", failing)
+        with pytest.raises(OSError, match="Input/output error"):
+            encode_files(model, source, output, shards=True, overwrite=True, text=False)
+    assert shard_bytes(output) == before
+
+
+@pytest.mark.usefixtures("small_shards")
 def test_overwriting_shards_deletes_no_input_and_nothing_of_others(model, source, tmp_path):
     output = tmp_path / "shards"
     encode_files(model, source, output, shards=True)
@@ -634,6 +651,8 @@ def test_rows_that_cannot_be_read_are_skipped_and_listed(model, texts, tmp_path)
 def test_many_skipped_rows_are_counted_and_the_first_are_named(model, texts, tmp_path, monkeypatch, options):
     for place in ("sen2pro.scale.units.MOST_SKIPPED", "sen2pro.files.shards.MOST_SKIPPED"):
         monkeypatch.setattr(place, 3)
+    monkeypatch.setattr("sen2pro.scale.run.MOST_NAMED", 4)
+    monkeypatch.setattr(plan, "SHARD", 512)
     lines = [json.dumps({"text": text}) if n % 10 else "{" for n, text in enumerate(texts)]
     source = write_lines(tmp_path / "in.jsonl", lines if options else lines[:200])
     output = tmp_path / ("out" if "shards" in options else "out.parquet")
@@ -646,6 +665,9 @@ def test_many_skipped_rows_are_counted_and_the_first_are_named(model, texts, tmp
     if "shards" in options:
         assert shards.manifest(output)["skipped_rows"] == count
         assert [place for place, _ in shards.manifest(output)["skipped"]] == first
+        second = Report.of_file(output / shards.name(1))
+        assert [place for place, _ in second.skipped] == [f"{source}, line {number}" for number in (521, 531, 541)]
+        assert second.skipped_rows == 48
     else:
         assert Report.of_file(output) == summary.report
 
@@ -748,13 +770,18 @@ def test_a_run_that_was_killed_before_it_began_leaves_nothing(model, tmp_path):
     assert names(tmp_path) == ["in.txt", "out.parquet"]
 
 
-def test_ray_uses_all_cpus_unless_a_number_is_given(model, source, tmp_path):
-    pytest.importorskip("ray")
-    for given in (None, 3):
-        assert _engine("ray", given, None, {"device": "cpu"}).workers == given
-    result = run("encode", source, tmp_path / "out.parquet", "-m", model.settings.model, "--workers", "0")
-    assert result.exit_code == 2
-    assert "workers" in result.output
+@pytest.mark.parametrize(("options", "wanted"), [([], None), (["--workers", "3"], 3)])
+def test_ray_uses_all_cpus_unless_a_number_is_given(model, source, tmp_path, monkeypatch, options, wanted):
+    engine = pytest.importorskip("sen2pro.integrations.ray").RayEngine
+    seen = []
+
+    def start(self, model):
+        seen.append(self.workers)
+        raise Sen2ProError("no cluster is needed to see this")
+
+    monkeypatch.setattr(engine, "start", start)
+    run("encode", source, tmp_path / "out.parquet", "-m", model.settings.model, "--engine", "ray", *options)
+    assert seen == [wanted]
 
 
 def test_workers_that_never_begin_say_what_a_script_needs():

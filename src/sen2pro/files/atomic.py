@@ -106,7 +106,7 @@ def _own_name(path: Path) -> Iterator[Path]:
 def abandoning(path: str | Path) -> Iterator[None]:
     """Give a file or folder a temporary name at once, and delete it when the block ends.
 
-    Killed in between, a process leaves the temporary name, which `remove_abandoned` knows.
+    An error in between gives the name back. A killed process leaves the temporary name, which `remove_abandoned` knows.
 
     >>> import tempfile
     >>> folder = Path(tempfile.mkdtemp()) / "old"
@@ -118,7 +118,12 @@ def abandoning(path: str | Path) -> Iterator[None]:
     path = Path(path)
     with _own_name(path) as temporary:
         path.rename(temporary)
-        yield
+        try:
+            yield
+        except BaseException:
+            if not path.exists():
+                temporary.rename(path)
+            raise
         _delete(temporary)
 
 

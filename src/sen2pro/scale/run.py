@@ -28,6 +28,7 @@ from sen2pro.signature import Signature
 
 _LOG = logging.getLogger("sen2pro")
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+MOST_NAMED = 10 * shard_files.MOST_SKIPPED  # skipped rows whose names are in memory
 ON_ERROR = ("fail", "skip")
 _CHANGED = "the input was changed while it was read; begin anew with restart=True"
 
@@ -306,7 +307,7 @@ class _Run:
     def _forget_skipped(self, done: dict[int, Report], folder: RunFolder, plan: Plan, more: int) -> None:
         """Keep in memory only those names of skipped rows that the end can want: the first ones of all."""
         self._named += more
-        if self._named <= 10 * shard_files.MOST_SKIPPED:
+        if self._named <= MOST_NAMED:
             return
         left = shard_files.MOST_SKIPPED
         for number in sorted(done):
