@@ -60,7 +60,7 @@ class Plans(Family):
         (folder / plans.FILE).write_bytes(case.data)
         wanted = _plan()[1]
         found = plans.read(folder)
-        known = plans.known_inputs(found, [file.digest for file in wanted.inputs], ["a", "b"], folder)
+        known = plans.known_inputs(found, [file.digest for file in wanted.inputs], ["text", "text"], ["a", "b"], folder)
         plans.check_same(found, wanted, folder)
         if [file.digest for file in known] != [file.digest for file in wanted.inputs]:
             raise Wrong("another input was taken for the same")

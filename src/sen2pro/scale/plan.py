@@ -15,7 +15,7 @@ from sen2pro.errors import Sen2ProError, some
 from sen2pro.files import documents, encoding
 from sen2pro.files.documents import COUNT, NULL, TEXT, TRUTH
 from sen2pro.files.gaussians import KEPT_TYPES
-from sen2pro.files.inputs import InputFile, Inputs
+from sen2pro.files.inputs import InputFile
 from sen2pro.scale.units import How
 from sen2pro.signature import Signature
 
@@ -126,13 +126,15 @@ def read(folder: Path) -> dict[str, Any]:
     return found
 
 
-def known_inputs(found: Mapping[str, Any], inputs: Inputs, folder: Path) -> list[InputFile]:
+def known_inputs(
+    found: Mapping[str, Any], digests: list[str], kinds: list[str], names: list[str], folder: Path
+) -> list[InputFile]:
     """Return what a plan says of its input, if that is still the same; else say what differs."""
-    kept, digests = found["inputs"], inputs.digests()
+    kept = found["inputs"]
     if len(kept) != len(digests):
         differs = [f"{len(kept)} input files there, {len(digests)} here"]
     else:
-        pairs = list(zip(inputs.paths, digests, inputs.kinds(), kept, strict=True))
+        pairs = list(zip(names, digests, kinds, kept, strict=True))
         differs = [f"the content of {name}" for name, digest, _, file in pairs if digest != file["digest"]]
         differs += [
             f"{name} was read as {file['kind']} there, and is as {kind} here"

@@ -216,7 +216,7 @@ class _Run:
         if not goes_on:
             return self.inputs.scan(skip_faults=self.how.skip_faults)
         found = plans.read(folder.path)
-        files = plans.known_inputs(found, self.inputs, folder.path)
+        files = plans.known_inputs(found, self.inputs.digests(), self.inputs.kinds(), self.inputs.paths, folder.path)
         return files, found["columns"]
 
     def _started(self, files: Sequence[InputFile], goes_on: bool) -> tuple[About, Engine]:
