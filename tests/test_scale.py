@@ -1,5 +1,6 @@
 """Large jobs on one machine: many inputs, units, shards, workers; the same bytes however they are run."""
 
+import errno
 import gzip
 import json
 import logging
@@ -17,9 +18,11 @@ from test_cli import run
 
 from sen2pro import Gaussian, Sen2Pro, Sen2ProError
 from sen2pro.files import shards
+from sen2pro.files.atomic import replacing
 from sen2pro.files.gaussians import read, stream
-from sen2pro.files.inputs import expand
-from sen2pro.scale import InProcess, Processes, encode_files, plan
+from sen2pro.files.inputs import Inputs, expand
+from sen2pro.scale import InProcess, Processes, Summary, encode_files, plan
+from sen2pro.scale.engines import _died
 from sen2pro.scale.units import Report
 
 ROWS = 1000
@@ -231,6 +234,61 @@ def test_other_settings_or_another_input_refuse_and_say_what_differs(model, shar
     assert output.read_bytes() == expected
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"column": "none"}, "this row has no 'none'"),
+        ({"model": "no model"}, "must be a Sen2Pro"),
+        ({"inputs": "nothing.txt"}, "there is no file"),
+        ({"exists": True}, "exists; pass overwrite=True"),
+    ],
+)
+def test_a_restart_that_cannot_begin_leaves_the_old_run(model, tmp_path, options, message):
+    source = tmp_path / "in.jsonl"
+    source.write_text("".join(json.dumps({"text": text}) + "\n" for text in some_texts(ROWS)))
+    output = tmp_path / "out.parquet"
+    stopped(model, source, output)
+    if options.get("exists"):
+        output.write_text("precious")
+    with pytest.raises(Sen2ProError, match=message):
+        encode_files(
+            options.get("model", model), options.get("inputs", source), output, column=options.get("column"),
+            restart=True,
+        )  # fmt: skip
+    output.unlink(missing_ok=True)
+    assert encode_files(model, source, output).resumed == 512
+
+
+def test_a_restart_throws_the_old_parts_away(model, source, tmp_path):
+    expected = undisturbed(model, source, tmp_path / "undisturbed", text=False)
+    output = tmp_path / "out.parquet"
+    stopped(model, source, output, 3)
+    stopped(model, source, output, 1, restart=True, text=False)
+    assert encode_files(model, source, output, text=False).resumed == 256
+    assert output.read_bytes() == expected
+
+
+def test_the_same_bytes_read_in_another_way_are_another_input(model, texts, tmp_path):
+    source, output = write_lines(tmp_path / "in.txt", ["text", *texts]), tmp_path / "out.parquet"
+    stopped(model, source, output)
+    with pytest.raises(Sen2ProError, match="another input: .*in.csv was read as text there, and is as csv here"):
+        encode_files(model, source.rename(tmp_path / "in.csv"), output)
+
+
+@pytest.mark.parametrize("shards", [False, True])
+def test_the_name_of_a_file_need_not_be_utf8(model, texts, tmp_path, shards):
+    source = Path(os.fsdecode(os.fsencode(tmp_path) + b"/a\xff.jsonl"))
+    try:
+        source.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts[:600]) + "{\n")
+    except OSError:
+        pytest.skip("this file system has no such names")
+    output = tmp_path / ("out" if shards else "out.parquet")
+    stopped(model, source, output, 3, on_error="skip", shards=shards)
+    summary = encode_files(model, source, output, on_error="skip", shards=shards)
+    assert (summary.resumed, summary.report.rows, summary.report.skipped_rows) == (600, 600, 1)
+    assert summary.report.skipped[0][0].endswith("a?.jsonl, line 601")
+
+
 def test_two_runs_of_one_output_do_not_meet(model, source, tmp_path):
     output = tmp_path / "out.parquet"
 
@@ -242,6 +300,25 @@ def test_two_runs_of_one_output_do_not_meet(model, source, tmp_path):
 
     encode_files(model, source, output, engine=Meets())
     assert len(Gaussian.load(output)) == ROWS
+
+
+def test_a_folder_that_cannot_be_locked_is_not_said_to_be_in_use(model, source, tmp_path, monkeypatch):
+    def without_locks(file, how):
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr("fcntl.flock", without_locks)
+    with pytest.raises(OSError, match="cannot be locked: No locks available") as caught:
+        encode_files(model, source, tmp_path / "out.parquet")
+    assert caught.value.errno == errno.ENOLCK
+
+
+def test_what_a_killed_run_of_the_same_process_id_left_is_deleted(model, tmp_path):
+    """In a container, the first process always has the id 1."""
+    source, output = write_lines(tmp_path / "in.txt", ["rain"]), tmp_path / "out.parquet"
+    (tmp_path / f".out.parquet.{os.getpid()}-123456789.partial").write_text("half")
+    with replacing(output) as ours:  # another thread writes it
+        encode_files(model, source, output)
+        assert names(tmp_path) == sorted([ours.name, "in.txt", "out.parquet"])
 
 
 def test_an_input_that_changes_while_it_is_read_is_noticed(model, source, texts, tmp_path):
@@ -271,16 +348,96 @@ def test_a_damaged_part_is_encoded_anew(model, source, tmp_path):
     assert output.read_bytes() == expected
 
 
-def test_a_run_that_was_killed_when_all_was_done_is_done(model, source, tmp_path, monkeypatch):
-    """The output is there, its parts are too: nothing is encoded, and the parts go."""
+@pytest.mark.parametrize("fault", [OSError(5, "Input/output error"), MemoryError("malloc of size 9 failed")])
+def test_a_part_that_the_machine_cannot_read_now_is_kept(model, source, tmp_path, monkeypatch, fault):
+    expected = undisturbed(model, source, tmp_path / "undisturbed")
     output = tmp_path / "out.parquet"
+    stopped(model, source, output, 3)
+    units = sorted((tmp_path / "out.parquet.parts").rglob("unit-*.parquet"))
+    whole = pq.ParquetFile
+
+    def failing(path, **options):
+        if Path(path) == units[1]:
+            raise fault
+        return whole(path, **options)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(pq, "ParquetFile", failing)
+        with pytest.raises(Sen2ProError, match="unit-000000001.parquet, a part of the run, cannot be read now: .*kept"):
+            encode_files(model, source, output)
+    assert all(unit.exists() for unit in units)
+    assert encode_files(model, source, output).resumed == 768
+    assert output.read_bytes() == expected
+
+
+def test_a_part_of_another_number_or_size_is_thrown_away(model, source, texts, tmp_path, caplog):
+    expected = undisturbed(model, source, tmp_path / "undisturbed")
+    output, other = tmp_path / "out.parquet", tmp_path / "other.parquet"
+    stopped(model, source, output)
+    stopped(model, write_lines(tmp_path / "other.txt", texts[:900]), other, 4)  # whose last unit is shorter
+    units = tmp_path / "out.parquet.parts" / "units" / "0000000"
+    short = (tmp_path / "other.parquet.parts" / "units" / "0000000" / "unit-000000003.parquet").read_bytes()
+    (units / "unit-000000002.parquet").write_bytes(short)
+    (units / "unit-000000004.parquet").write_bytes((units / "unit-000000000.parquet").read_bytes())
+    with caplog.at_level(logging.WARNING, "sen2pro"):
+        assert encode_files(model, source, output).resumed == 512
+    assert "2 damaged or foreign parts are thrown away" in caplog.text
+    assert output.read_bytes() == expected
+
+
+def test_parts_that_lie_elsewhere_are_refused(model, source, tmp_path):
+    output, units = tmp_path / "out.parquet", tmp_path / "out.parquet.parts" / "units"
+    stopped(model, source, output)
+    units.rename(tmp_path / "elsewhere")
+    units.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(Sen2ProError, match="units is a link"):
+        encode_files(model, source, output)
+    assert len(list((tmp_path / "elsewhere").rglob("unit-*.parquet"))) == 2
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "safetensors"])
+def test_a_run_that_was_killed_when_all_was_done_is_done(model, source, tmp_path, monkeypatch, suffix):
+    """The output is there, its parts are too: nothing is encoded, and the parts go."""
+    output = tmp_path / f"out.{suffix}"
     with monkeypatch.context() as patched:
         patched.setattr("sen2pro.scale.folder.RunFolder.remove", lambda self: None)
         encode_files(model, source, output)
     before = output.read_bytes()
-    assert names(tmp_path) == ["in.txt", "out.parquet", "out.parquet.parts"]
+    assert names(tmp_path) == ["in.txt", output.name, f"{output.name}.parts"]
     assert encode_files(model, source, output).resumed == ROWS
-    assert (names(tmp_path), output.read_bytes()) == (["in.txt", "out.parquet"], before)
+    assert (names(tmp_path), output.read_bytes()) == (["in.txt", output.name], before)
+
+
+def test_an_output_with_other_ids_or_columns_is_not_taken_for_the_result(model, tmp_path, monkeypatch):
+    """The numbers are the same, and yet it is another result: it is neither replaced nor are the parts thrown away."""
+    source = tmp_path / "in.jsonl"
+    rows = [{"text": text, "a": f"a{n}", "b": f"b{n}"} for n, text in enumerate(some_texts(600))]
+    source.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    output = tmp_path / "out.parquet"
+    wanted = {"id_column": "a", "keep": ["b"]}
+    with monkeypatch.context() as patched:
+        patched.setattr("sen2pro.scale.folder.RunFolder.remove", lambda self: None)
+        encode_files(model, source, output, **wanted)
+    for number, other in enumerate(({"id_column": "b", "keep": ["b"]}, {"id_column": "a", "keep": ["a"]},
+                                    {"id_column": "a"}, {**wanted, "text": False})):  # fmt: skip
+        undisturbed(model, source, tmp_path / f"undisturbed-{number}", **other)
+        output.write_bytes((tmp_path / f"undisturbed-{number}" / "out.parquet").read_bytes())
+        with pytest.raises(Sen2ProError, match="exists; pass overwrite=True"):
+            encode_files(model, source, output, **wanted)
+    encode_files(model, source, output, overwrite=True, **wanted)
+    assert read(output).ids == [row["a"] for row in rows]
+
+
+def test_an_output_that_is_in_the_way_is_said_before_the_work(model, source, tmp_path):
+    class Idle(InProcess):
+        def run(self, units, place, how, advance):
+            raise AssertionError("nothing may be encoded")
+
+    output = tmp_path / "out.parquet"
+    stopped(model, source, output)
+    output.write_text("precious")
+    with pytest.raises(Sen2ProError, match="exists; pass overwrite=True"):
+        encode_files(model, source, output, engine=Idle())
 
 
 def test_somebody_elses_output_is_not_replaced(model, source, tmp_path):
@@ -336,6 +493,61 @@ def test_shards_resume_with_the_same_bytes(model, source, tmp_path):
     write_lines(source, ["rain", "sun"])
     encode_files(model, source, output, shards=True, overwrite=True)
     assert read(output).texts == ["rain", "sun"]
+
+
+@pytest.mark.usefixtures("small_shards")
+def test_a_folder_that_appears_during_a_run_of_shards_is_not_replaced(model, source, tmp_path):
+    output = tmp_path / "shards"
+
+    class Appears(InProcess):
+        def run(self, units, place, how, advance):
+            yield from super().run(units, place, how, advance)
+            output.mkdir()
+            (output / "mine.txt").write_text("precious")
+
+    with pytest.raises(Sen2ProError, match="exists; pass overwrite=True.*kept in .*shards.parts"):
+        encode_files(model, source, output, shards=True, engine=Appears())
+    assert names(output) == ["mine.txt"]
+    (output / "mine.txt").unlink()
+    assert encode_files(model, source, output, shards=True).resumed == ROWS  # its parts were kept
+
+
+@pytest.mark.usefixtures("small_shards")
+def test_shards_that_could_not_be_replaced_stay(model, source, tmp_path, monkeypatch):
+    output = tmp_path / "shards"
+    encode_files(model, source, output, shards=True)
+    before, rename = shard_bytes(output), Path.rename
+
+    def failing(self, target):
+        if self.suffix == ".parts":
+            raise OSError(errno.EIO, os.strerror(errno.EIO), str(self))
+        return rename(self, target)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "rename", failing)
+        with pytest.raises(OSError, match="Input/output error"):
+            encode_files(model, source, output, shards=True, overwrite=True, text=False)
+    assert shard_bytes(output) == before
+
+
+@pytest.mark.usefixtures("small_shards")
+def test_overwriting_shards_deletes_no_input_and_nothing_of_others(model, source, tmp_path):
+    output = tmp_path / "shards"
+    encode_files(model, source, output, shards=True)
+    before = shard_bytes(output)
+    with pytest.raises(Sen2ProError, match="is to be read and lies in"):
+        encode_files(model, output / shards.name(0), output, column="text", shards=True, overwrite=True)
+    (output / "mine.txt").write_text("precious")
+    with pytest.raises(Sen2ProError, match="also holds 'mine.txt'"):
+        encode_files(model, source, output, shards=True, overwrite=True)
+    assert shard_bytes(output) == {**before, "mine.txt": b"precious"}
+
+
+def test_shards_need_the_name_of_a_folder(model, source, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for output in (".", ".."):
+        with pytest.raises(Sen2ProError, match="give the name of a new file or folder"):
+            encode_files(model, source, output, shards=True)
 
 
 @pytest.mark.usefixtures("small_shards")
@@ -435,6 +647,31 @@ def test_rows_that_cannot_be_read_are_skipped_and_listed(model, texts, tmp_path)
     assert read(tmp_path / "g").texts == [text for n, text in enumerate(texts[:600]) if n not in (10, 300, 301)]
 
 
+@pytest.mark.parametrize("options", [{}, {"shards": True}, {"engine": Stops(-1)}])
+def test_many_skipped_rows_are_counted_and_the_first_are_named(model, texts, tmp_path, monkeypatch, options):
+    for place in ("sen2pro.scale.units.MOST_SKIPPED", "sen2pro.files.shards.MOST_SKIPPED"):
+        monkeypatch.setattr(place, 3)
+    monkeypatch.setattr("sen2pro.scale.run.MOST_NAMED", 4)
+    monkeypatch.setattr(plan, "SHARD", 512)
+    lines = [json.dumps({"text": text}) if n % 10 else "{" for n, text in enumerate(texts)]
+    source = write_lines(tmp_path / "in.jsonl", lines if options else lines[:200])
+    output = tmp_path / ("out" if "shards" in options else "out.parquet")
+    summary = encode_files(model, source, output, on_error="skip", **options)
+    count = 100 if options else 20
+    first = [f"{source}, line {number}" for number in (1, 11, 21)]
+    assert f", {count} rows skipped, " in str(summary)
+    assert summary.report.skipped_rows == count
+    assert [place for place, _ in summary.report.skipped] == first
+    if "shards" in options:
+        assert shards.manifest(output)["skipped_rows"] == count
+        assert [place for place, _ in shards.manifest(output)["skipped"]] == first
+        second = Report.of_file(output / shards.name(1))
+        assert [place for place, _ in second.skipped] == [f"{source}, line {number}" for number in (521, 531, 541)]
+        assert second.skipped_rows == 48
+    else:
+        assert Report.of_file(output) == summary.report
+
+
 def test_an_input_of_faults_alone_is_an_error(model, tmp_path):
     (tmp_path / "in.jsonl").write_text("{}\n[]\n")
     with pytest.raises(Sen2ProError, match="every row is faulty, the first one so: .*line 1"):
@@ -499,6 +736,25 @@ def test_the_output_may_not_be_an_input(model, tmp_path):
         encode_files(model, tmp_path, tmp_path / "a.parquet", overwrite=True)
 
 
+@pytest.mark.parametrize("given", ["{dir}", "{dir}/*.parquet", "{dir}/**/*.parquet"])
+def test_what_a_run_writes_is_not_its_input(model, texts, tmp_path, given):
+    """The output stands in the folder that is read: it can be written again, and a stopped run goes on."""
+    source, output = tmp_path / "a.parquet", tmp_path / "out.parquet"
+    pq.write_table(pa.table({"text": texts}), source)
+    stopped(model, given.format(dir=tmp_path), output)
+    assert encode_files(model, given.format(dir=tmp_path), output).resumed == 512
+    encode_files(model, given.format(dir=tmp_path), output, overwrite=True)
+    assert read(output).texts == texts
+
+
+def test_an_input_that_is_gone_is_not_taken_for_a_pipe(tmp_path):
+    inputs = Inputs([str(write_lines(tmp_path / "a.txt", ["rain"]))])
+    (tmp_path / "a.txt").unlink()
+    assert inputs.lasting
+    with pytest.raises(FileNotFoundError, match="a.txt"):
+        inputs.scan(skip_faults=False)
+
+
 def test_a_folder_that_is_not_of_a_run_is_not_touched(model, source, tmp_path):
     (tmp_path / "out.parquet.parts").mkdir()
     (tmp_path / "out.parquet.parts" / "mine.txt").write_text("precious")
@@ -514,11 +770,35 @@ def test_a_run_that_was_killed_before_it_began_leaves_nothing(model, tmp_path):
     assert names(tmp_path) == ["in.txt", "out.parquet"]
 
 
+@pytest.mark.parametrize(("options", "wanted"), [([], None), (["--workers", "3"], 3)])
+def test_ray_uses_all_cpus_unless_a_number_is_given(model, source, tmp_path, monkeypatch, options, wanted):
+    engine = pytest.importorskip("sen2pro.integrations.ray").RayEngine
+    seen = []
+
+    def start(self, model):
+        seen.append(self.workers)
+        raise Sen2ProError("no cluster is needed to see this")
+
+    monkeypatch.setattr(engine, "start", start)
+    run("encode", source, tmp_path / "out.parquet", "-m", model.settings.model, "--engine", "ray", *options)
+    assert seen == [wanted]
+
+
+def test_workers_that_never_begin_say_what_a_script_needs():
+    assert '`if __name__ == "__main__":`' in _died(None, 1)
+    assert "enough memory" in _died(None, -9)
+
+
 @pytest.mark.parametrize("options", [["--workers", "2"], ["--shards"]])
 def test_standard_input_cannot_be_resumed(model, tmp_path, options):
     result = run("encode", "-", tmp_path / "out.parquet", "-m", model.settings.model, *options, input="rain\n")
     assert result.exit_code == 2
     assert "can be read only once" in " ".join(result.output.split())
+
+
+def test_the_summary_tells_skipped_rows_from_those_of_an_earlier_run(model):
+    summary = Summary(Path("a"), Report(10, skipped_rows=3), model.signature(), 8, 1.0, 4)
+    assert "10 sentences -> a (8 dimensions), 4 of them by an earlier run, 3 rows skipped" in str(summary)
 
 
 def test_the_summary_says_what_was_done(model, tmp_path):

@@ -60,7 +60,7 @@ class Plans(Family):
         (folder / plans.FILE).write_bytes(case.data)
         wanted = _plan()[1]
         found = plans.read(folder)
-        known = plans.known_inputs(found, [file.digest for file in wanted.inputs], ["a", "b"], folder)
+        known = plans.known_inputs(found, [file.digest for file in wanted.inputs], ["text", "text"], ["a", "b"], folder)
         plans.check_same(found, wanted, folder)
         if [file.digest for file in known] != [file.digest for file in wanted.inputs]:
             raise Wrong("another input was taken for the same")
@@ -114,7 +114,7 @@ class Reports(Family):
 
     def make(self, rng: Random) -> Case:
         """Return the JSON."""
-        report = json.loads(Report(3, 1, 32, 0, [("a.txt, line 7", "blank")], ["a note"]).to_json())
+        report = json.loads(Report(3, 1, 32, 0, [("a.txt, line 7", "blank")], ["a note"], 1).to_json())
         return Case(spelled(rewritten(report, rng), rng))
 
     def run(self, case: Case, folder: Path) -> None:

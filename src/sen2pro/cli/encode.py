@@ -37,7 +37,9 @@ def encode(
     skip_blank: options.SkipBlank = False,
     on_error: Annotated[str, Option(help="At a row that cannot be read or encoded: fail, or skip it.")] = "fail",
     shards: Annotated[bool, Option("--shards", help="Write a folder of Parquet files.")] = False,
-    workers: Annotated[int, Option(help="Processes, each with one thread. (ray: actors, 0 is all CPUs)", min=0)] = 1,
+    workers: Annotated[
+        int | None, Option(help="Processes, each with one thread; with ray, actors. (default: 1; ray: all CPUs)", min=1)
+    ] = None,
     engine: Annotated[str, Option(help="local, or ray for a cluster.")] = "local",
     address: Annotated[str | None, Option(help="Of a Ray cluster. (default: one on this machine)")] = None,
     restart: Annotated[bool, Option("--restart", help="Throw an unfinished run away and begin anew.")] = False,
@@ -56,7 +58,7 @@ def encode(
     with options.notes() as gathered:
         done = encode_files(
             _model(engine, settings), input, output, column=column, id_column=id_column, keep=keep_column or (),
-            text=text, skip_blank=skip_blank, on_error=on_error, shards=shards, workers=max(1, workers),
+            text=text, skip_blank=skip_blank, on_error=on_error, shards=shards, workers=workers or 1,
             engine=_engine(engine, workers, address, settings), restart=restart, overwrite=overwrite,
             batch_size=batch_size, longest_line=longest_line,
         )  # fmt: skip
@@ -75,16 +77,14 @@ def _model(engine: str, settings: dict[str, Any]) -> Any:
     return Settings(**settings) if engine == "ray" else lambda: options.load(**settings)
 
 
-def _engine(name: str, workers: int, address: str | None, settings: dict[str, Any]) -> Engine | None:
+def _engine(name: str, workers: int | None, address: str | None, settings: dict[str, Any]) -> Engine | None:
     if one_of("engine", name, _ENGINES) == "ray":
         from sen2pro.integrations.ray import RayEngine
 
         gpus = 1 if str(settings["device"]).startswith("cuda") else 0
-        return RayEngine(workers or None, address=address, gpus=gpus)
+        return RayEngine(workers, address=address, gpus=gpus)
     if address is not None:
         raise Sen2ProError("an address is that of a Ray cluster; pass engine='ray' too")
-    if workers == 0:
-        raise Sen2ProError("workers=0 means all CPUs of a Ray cluster; here give a number")
     return None
 
 
@@ -92,5 +92,5 @@ def _show_skipped(done: Summary) -> None:
     skipped = done.report.skipped
     for place, why in skipped[:_MOST_SHOWN]:
         Console().say(f"skipped: {place}: {why}", style="yellow")
-    if len(skipped) > _MOST_SHOWN:
-        Console().say(f"and {len(skipped) - _MOST_SHOWN:,} more", style="yellow")
+    if done.report.skipped_rows > _MOST_SHOWN:
+        Console().say(f"and {done.report.skipped_rows - _MOST_SHOWN:,} more", style="yellow")

@@ -23,6 +23,8 @@ except ImportError:  # Windows, where an open file cannot be deleted, so that no
     fcntl = None  # type: ignore[assignment]
 
 _NUMBERS = count()  # threads of one process may write to the same target
+_OURS: set[str] = set()  # temporary names that this process has in use
+_BUSY = (errno.EWOULDBLOCK, errno.EAGAIN)
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -79,21 +81,32 @@ def _temporary(path: Path, *, folder: bool) -> Iterator[Path]:
     """Give a temporary name that this process holds, and delete all that is left of it in the end."""
     with _named(path):
         remove_abandoned(path)
-        temporary = path.with_name(f".{path.name}.{os.getpid()}-{next(_NUMBERS)}.partial")
-        _delete(temporary)
-        temporary.mkdir() if folder else temporary.touch()
-        try:
-            with locked(temporary):
-                yield temporary
-        finally:
+        with _own_name(path) as temporary:
             _delete(temporary)
+            temporary.mkdir() if folder else temporary.touch()
+            try:
+                with locked(temporary):
+                    yield temporary
+            finally:
+                _delete(temporary)
+
+
+@contextmanager
+def _own_name(path: Path) -> Iterator[Path]:
+    """Give a temporary name, and know it for one in use while the block lasts."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}-{next(_NUMBERS)}.partial")
+    _OURS.add(temporary.name)
+    try:
+        yield temporary
+    finally:
+        _OURS.discard(temporary.name)
 
 
 @contextmanager
 def abandoning(path: str | Path) -> Iterator[None]:
     """Give a file or folder a temporary name at once, and delete it when the block ends.
 
-    Killed in between, a process leaves the temporary name, which `remove_abandoned` knows.
+    An error in between gives the name back. A killed process leaves the temporary name, which `remove_abandoned` knows.
 
     >>> import tempfile
     >>> folder = Path(tempfile.mkdtemp()) / "old"
@@ -103,19 +116,30 @@ def abandoning(path: str | Path) -> Iterator[None]:
     False
     """
     path = Path(path)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}-{next(_NUMBERS)}.partial")
-    path.rename(temporary)
-    yield
-    _delete(temporary)
+    with _own_name(path) as temporary:
+        path.rename(temporary)
+        try:
+            yield
+        except BaseException:
+            if not path.exists():
+                temporary.rename(path)
+            raise
+        _delete(temporary)
 
 
 def remove_abandoned(path: str | Path) -> None:
-    """Delete the temporary files of `path` whose process is gone."""
+    """Delete the temporary files of `path` whose process is gone.
+
+    In a container every process may have the same id. So a file with our own id is ours only if we know its name.
+    """
     path = Path(path)
     pattern = re.compile(rf"\.{re.escape(path.name)}\.(\d{{1,10}})(-\d+)?\.partial")
     for place in list(path.parent.iterdir()) if path.parent.is_dir() else ():
         match = pattern.fullmatch(place.name)
-        if match and not _is_alive(int(match[1])):
+        if not match:
+            continue
+        own = int(match[1]) == os.getpid()
+        if place.name not in _OURS if own else not _is_alive(int(match[1])):
             with locked(place) as free:
                 if free:
                     _delete(place)
@@ -138,15 +162,22 @@ def _delete(temporary: Path) -> None:
 
 
 @contextmanager
-def locked(place: Path) -> Iterator[bool]:
-    """Lock a file or folder, and tell whether no other process has: process ids mean nothing on another machine."""
+def locked(place: Path, *, strict: bool = False) -> Iterator[bool]:
+    """Lock a file or folder, and tell whether we have it: process ids mean nothing on another machine.
+
+    We do not if another process has it, if it is gone, or on a file system without locks. With `strict`, all but the
+    first is an error.
+    """
     file, free = None, False
-    with suppress(OSError):  # the file is gone, or locked, or on a file system without locks
-        if fcntl is not None:
-            file = os.open(place, os.O_RDONLY)
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        free = True
     try:
+        try:
+            if fcntl is not None:
+                file = os.open(place, os.O_RDONLY)
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            free = True
+        except OSError as error:
+            if strict and error.errno not in _BUSY:
+                raise OSError(error.errno, f"cannot be locked: {error.strerror}", str(place)) from error
         yield free
     finally:
         if file is not None:

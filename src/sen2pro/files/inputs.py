@@ -11,10 +11,10 @@ from pathlib import Path
 
 from sen2pro.errors import Sen2ProError, shown
 from sen2pro.files.digests import file_digest
-from sen2pro.files.gaussians import COLUMNS
+from sen2pro.files.gaussians import COLUMNS, outline
 from sen2pro.files.rows import Document, DocumentSource
 from sen2pro.files.sentences import Fault, Record
-from sen2pro.files.text import LONGEST_LINE, check_path
+from sen2pro.files.text import LONGEST_LINE, check_path, printable
 from sen2pro.progress import progress
 
 _SUFFIXES = (".txt", ".csv", ".tsv", ".jsonl", ".ndjson", ".parquet")
@@ -24,10 +24,11 @@ _LARGEST = 1 << 63
 _TYPES = {bool: "bool", int: "int64", float: "double", str: "string"}
 
 
-def expand(inputs: str | Path | Sequence[str | Path]) -> list[str]:
+def expand(inputs: str | Path | Sequence[str | Path], output: Path | None = None) -> list[str]:
     """Return the files that are meant: each by its name, all of a folder, or those that fit a pattern, in their order.
 
     Of a folder, files whose names end in .txt, .csv, .tsv, .jsonl, .ndjson or .parquet are taken, also with .gz or .xz.
+    What a run writes, the Gaussians in `output` and its parts, is not meant by a folder or a pattern.
 
     >>> import tempfile
     >>> folder = Path(tempfile.mkdtemp())
@@ -47,23 +48,41 @@ def expand(inputs: str | Path | Sequence[str | Path]) -> list[str]:
         if str(each) == "-" or path.is_file():
             found.append(str(each))
         elif path.is_dir():
-            names = sorted(str(file) for file in path.iterdir() if _is_input(file))
+            names = sorted(str(file) for file in path.iterdir() if _is_input(file) and not _is_written(file, output))
             if not names:
                 raise Sen2ProError(f"there is no file of sentences ({', '.join(_SUFFIXES)}) in the folder {path}")
             found += names
         elif not path.exists() and glob.has_magic(str(each)):
-            names = sorted(filter(os.path.isfile, glob.glob(str(each), recursive=True)))  # noqa: PTH207
+            fitting = filter(os.path.isfile, glob.glob(str(each), recursive=True))  # noqa: PTH207
+            names = sorted(name for name in fitting if not _is_written(Path(name), output))
             if not names:
                 raise Sen2ProError(f"no file fits the pattern {each}")
             found += names
+        elif path.exists():
+            found.append(str(each))  # a pipe
         else:
-            found.append(str(each))  # a pipe; or nothing, which whoever reads it says
+            raise Sen2ProError(f"there is no file {each}")
     if "-" in found and len(found) > 1:
         raise Sen2ProError("standard input (-) cannot be read together with other files")
     twice = [name for name in found if found.count(name) > 1] if len(set(found)) < len(found) else []
     if twice:
         raise Sen2ProError(f"{twice[0]} is given twice; give each file once")
     return found
+
+
+def _is_written(file: Path, output: Path | None) -> bool:
+    """Tell whether a file is what a run writes: one of its parts, or its result; not a file that is only called so."""
+    if output is None:
+        return False
+    place = file.resolve()
+    if place.is_relative_to(output.with_name(f"{output.name}.parts").resolve()):
+        return True
+    if place != output.resolve() or output.suffix.lower() != ".parquet":
+        return False
+    try:
+        return bool(outline(output).sizes)
+    except Sen2ProError:
+        return False
 
 
 def _is_input(file: Path) -> bool:
@@ -73,12 +92,13 @@ def _is_input(file: Path) -> bool:
 
 @dataclass(frozen=True)
 class InputFile:
-    """A file as it was when a run began: how many bytes and rows it has, and the digest of its bytes."""
+    """A file as it was when a run began: bytes and rows, the digest of the bytes, and how they are read."""
 
     name: str
     bytes: int
     digest: str
     rows: int
+    kind: str = "text"
 
 
 @dataclass
@@ -116,12 +136,16 @@ class Inputs:
     @property
     def lasting(self) -> bool:
         """Whether the files can be read again: standard input and pipes cannot."""
-        return all(path != "-" and Path(path).is_file() for path in self.paths)
+        return all(path != "-" and (Path(path).is_file() or not Path(path).exists()) for path in self.paths)
 
     def state(self) -> list[tuple[int, int]]:
         """Return size and time of change of each file."""
         found = [Path(path).stat() for path in self.paths]
         return [(each.st_size, each.st_mtime_ns) for each in found]
+
+    def kinds(self) -> list[str]:
+        """Return how each file is read: the same bytes are other rows as text than as a table."""
+        return [source.kind for source in self.sources]
 
     def digests(self) -> list[str]:
         """Return the digest of each file."""
@@ -150,7 +174,8 @@ class Inputs:
                         first_fault, sound = first_fault or row.why, sound - 1
                     total, sound = total + rows, sound + rows
                     advance(rows)
-                files.append(InputFile(Path(path).name, Path(path).stat().st_size, file_digest(path), total))
+                name, size = printable(Path(path).name), Path(path).stat().st_size
+                files.append(InputFile(name, size, file_digest(path), total, source.kind))
         if first_fault and not sound:
             raise Sen2ProError(f"every row is faulty, the first one so: {first_fault}")
         return files, {name: types.get(name, "string") for name in self.keep}

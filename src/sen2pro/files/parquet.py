@@ -27,6 +27,27 @@ def opened(path: str | Path, **options: Any) -> Iterator[Any]:
         raise Sen2ProError(f"{path} is not a whole Parquet file: {first_line(error)}") from None
 
 
+def trouble(error: BaseException) -> BaseException | None:
+    """Return what the machine said if that is behind an error: no memory, or a disk that fails; not a damaged file.
+
+    >>> try:
+    ...     with opened("no-such-file.parquet"):
+    ...         pass
+    ... except Sen2ProError as error:
+    ...     print(trouble(error))
+    None
+    """
+    behind: BaseException | None = error
+    while behind is not None:
+        if isinstance(behind, MemoryError):
+            return behind
+        # pyarrow also raises an OSError, without a number, for a file whose end makes no sense.
+        if isinstance(behind, OSError) and behind.errno is not None and not isinstance(behind, FileNotFoundError):
+            return behind
+        behind = behind.__cause__ or behind.__context__
+    return None
+
+
 def batches(file: Any, size: int, columns: list[str] | None = None, first: int = 0) -> Iterator[Any]:
     """Yield what an opened file holds in batches of at most `size` rows, from the group of rows `first` on.
 

@@ -6,6 +6,7 @@ lead out of its folder.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from sen2pro.files.documents import COUNT, TEXT
 
 MANIFEST = "sen2pro_shards.json"
 _FORMAT = 1
+_NAME = re.compile(r"shard-\d{6,12}\.parquet")
 _CHECK = documents.record(
     {
         "format": COUNT,
@@ -47,6 +49,23 @@ def is_folder(path: Path) -> bool:
     return True
 
 
+def foreign(path: Path) -> list[str]:
+    """Return what lies in a folder of shards and is neither a shard nor their list.
+
+    >>> import tempfile
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> for each in (MANIFEST, name(0), "notes.txt"):
+    ...     (folder / each).touch()
+    >>> foreign(folder)
+    ['notes.txt']
+    """
+    return sorted(
+        place.name
+        for place in path.iterdir()
+        if place.is_dir() or not (place.name == MANIFEST or _NAME.fullmatch(place.name))
+    )
+
+
 def manifest(path: Path) -> dict[str, Any]:
     """Read the list of a folder, and check that all its shards are there."""
     found = documents.read(path / MANIFEST, _CHECK)
@@ -68,8 +87,12 @@ def files(path: Path) -> list[Path]:
     return [path / name(number) for number in range(len(manifest(path)["shards"]))]
 
 
-def write_manifest(path: Path, entries: Sequence[Mapping[str, Any]], skipped: Sequence[Sequence[str]]) -> str:
+def write_manifest(
+    path: Path, entries: Sequence[Mapping[str, Any]], skipped: Sequence[Sequence[str]], skipped_rows: int = 0
+) -> str:
     """Write the list of a folder: rows and digest of each shard, and rows that were skipped; return the whole digest.
+
+    Of the `skipped_rows` the first thousand are named.
 
     >>> import tempfile
     >>> folder = Path(tempfile.mkdtemp())
@@ -83,7 +106,7 @@ def write_manifest(path: Path, entries: Sequence[Mapping[str, Any]], skipped: Se
         "rows": sum(each["rows"] for each in entries),
         "shards": [dict(each) for each in entries],
         "skipped": [list(each) for each in skipped[:MOST_SKIPPED]],
-        "skipped_rows": len(skipped),
+        "skipped_rows": max(skipped_rows, len(skipped)),
         "whole": _whole(entries),
     }
     documents.write(path / MANIFEST, content)

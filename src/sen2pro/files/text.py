@@ -45,6 +45,15 @@ def check_path(path: str | Path) -> Path:
     return Path(path)
 
 
+def printable(text: str) -> str:
+    r"""Return a text that UTF-8 can hold: the name of a file may have bytes that are none, which become `?`.
+
+    >>> printable("a\udcff.txt")
+    'a?.txt'
+    """
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
 def lines(file: IO[bytes], name: str, longest: int = LONGEST_LINE) -> Iterator[tuple[int, str]]:
     """Yield number and text of each line, with its end, of what `open_binary` gives or standard input.
 

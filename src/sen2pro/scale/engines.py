@@ -179,7 +179,10 @@ class Processes:
 def _died(unit: Unit | None, code: int | None) -> str:
     ended = f"ended by signal {-code}" if code is not None and code < 0 else f"ended with code {code}"
     if unit is None:
-        return f"a worker process {ended} {MOST_DEATHS} times before it was ready; is there enough memory?"
+        told = f"a worker process {ended} {MOST_DEATHS} times before it was ready; "
+        if code == 1:  # each worker runs the script again, up to the call that started it
+            return told + 'does the script call encode_files under `if __name__ == "__main__":`? It has to'
+        return told + "is there enough memory?"
     rows = [row for chunk in unit.chunks for row in chunk]
     where = f"{rows[0][0]}, {rows[0][1].place} to {rows[-1][0]}, {rows[-1][1].place}" if rows else "no rows"
     return (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import shutil
 from collections.abc import Iterator
@@ -13,10 +14,11 @@ from sen2pro.files import documents, shards
 from sen2pro.files.atomic import abandoning, locked, remove_abandoned
 from sen2pro.files.gaussians import GaussianWriter, outline
 from sen2pro.scale import plan as plans
-from sen2pro.scale.joining import join
+from sen2pro.scale.joining import check_readable, join
 from sen2pro.scale.plan import Plan
 from sen2pro.scale.units import NOTE, Report
 
+_LOG = logging.getLogger("sen2pro")
 _UNITS, _IN_FOLDER = "units", 64  # so many units are in one folder: a long list of names is slow to read
 _UNIT_NAME = re.compile(r"unit-(\d{9,15})\.parquet")
 _SHARD_NAME = re.compile(r"shard-(\d{6,12})\.parquet")
@@ -45,14 +47,14 @@ class RunFolder:
     def held(self) -> Iterator[None]:
         """Make the folder and keep others from working in it."""
         self.path.mkdir(exist_ok=True)
-        with locked(self.path) as free:
+        with locked(self.path, strict=True) as free:
             if not free:
                 raise Sen2ProError(f"another process is writing {self.output}; wait for it, or end it first")
             yield
 
     def unit(self, number: int) -> Path:
         """Return the file of a unit."""
-        folder = self.path / _UNITS / f"{number // _IN_FOLDER:07d}"
+        folder = self._units / f"{number // _IN_FOLDER:07d}"
         folder.mkdir(parents=True, exist_ok=True)
         return folder / f"unit-{number:09d}.parquet"
 
@@ -70,28 +72,49 @@ class RunFolder:
         A file that cannot be read, or is of another run, is deleted: its rows are encoded anew.
         """
         found: dict[int, Report] = {}
+        thrown_away = 0
         for number, path in self._named(self.path, _SHARD_NAME):
-            report = self._checked(path, plan)
+            first = number * plan.units_of_shard
+            report = self._checked(path, plan, range(first, first + plan.units_of_shard))
             if report is not None:
-                found[number * plan.units_of_shard] = report
-        for folder in sorted((self.path / _UNITS).glob("*")):
+                found[first] = report
+            thrown_away += report is None
+        for folder in sorted(self._units.glob("*")):
             for number, path in self._named(folder, _UNIT_NAME):
                 if self.shard(number // plan.units_of_shard).exists():
                     path.unlink()  # it is in the shard
-                elif (report := self._checked(path, plan)) is not None:
+                    continue
+                report = self._checked(path, plan, range(number, number + 1))
+                if report is not None:
                     found[number] = report
+                thrown_away += report is None
+        if thrown_away:
+            _LOG.warning("%s: %d damaged or foreign parts are thrown away and encoded anew", self.path, thrown_away)
         return found
+
+    @property
+    def _units(self) -> Path:
+        """The folder of all units; it is deleted in the end, so it may not lead elsewhere."""
+        path = self.path / _UNITS
+        if path.is_symlink():
+            raise Sen2ProError(f"{path} is a link; a run keeps its parts in a folder of its own. Remove the link")
+        return path
 
     def _named(self, folder: Path, pattern: re.Pattern[str]) -> list[tuple[int, Path]]:
         matches = [(pattern.fullmatch(path.name), path) for path in sorted(folder.iterdir())]
         return [(int(match[1]), path) for match, path in matches if match]
 
-    def _checked(self, path: Path, plan: Plan) -> Report | None:
+    def _checked(self, path: Path, plan: Plan, units: range) -> Report | None:
+        """Return the report of a file that holds these units; any other file is deleted."""
         try:
-            if outline(path).signature == plan.about.signature:
-                return Report.of_file(path)
-        except Sen2ProError:
-            pass
+            about, report = outline(path), Report.of_file(path)
+            size = sum(plan.size(number) for number in units if number < plan.units)
+            named = report.rows + report.skipped_rows
+            fits = named <= size if plan.reading.get("skip_blank") else named == size
+            if about.signature == plan.about.signature and units[0] < plan.units and about.rows == report.rows and fits:
+                return report
+        except Sen2ProError as error:
+            check_readable(path, error)
         path.unlink()
         return None
 
@@ -112,14 +135,30 @@ class RunFolder:
     def finish_shards(self, plan: Plan, report: Report) -> None:
         """Write the list of the shards; the folder becomes the output."""
         found = [outline(self.shard(number)) for number in range(-(-plan.units // plan.units_of_shard))]
-        shards.write_manifest(self.path, [{"rows": each.rows, "digest": each.digest} for each in found], report.skipped)
-        shutil.rmtree(self.path / _UNITS, ignore_errors=True)
-        if self.output.exists():
+        shards.write_manifest(
+            self.path,
+            [{"rows": each.rows, "digest": each.digest} for each in found],
+            report.skipped,
+            report.skipped_rows,
+        )
+        shutil.rmtree(self._units, ignore_errors=True)
+        if self.output.exists():  # whoever calls this has found that it may be replaced
             with abandoning(self.output):
                 self.path.rename(self.output)
         else:
             self.path.rename(self.output)
         tidy(self.output)
+
+    def clear(self) -> None:
+        """Delete the parts of an old run, whose plan a new one is going to replace.
+
+        The plan stays until then: what is left by a kill in between is still the folder of a run.
+        """
+        for place in self.path.iterdir():
+            if place.is_dir() and not place.is_symlink():
+                shutil.rmtree(place)
+            elif place.name != plans.FILE:
+                place.unlink()
 
     def remove(self) -> None:
         """Delete the folder: at once under another name, so that no half of it is ever taken for a run."""
@@ -129,7 +168,7 @@ class RunFolder:
 
     def bytes(self) -> int:
         """Return the size of all units."""
-        return sum(path.stat().st_size for path in (self.path / _UNITS).rglob("*.parquet"))
+        return sum(path.stat().st_size for path in self._units.rglob("*.parquet"))
 
 
 def tidy(output: Path) -> None:

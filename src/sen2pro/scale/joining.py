@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from sen2pro.errors import Sen2ProError
+from sen2pro.errors import Sen2ProError, first_line
+from sen2pro.files import parquet
 from sen2pro.files.gaussians import GaussianWriter, Piece, joined, read, stream
 
 GROUP = 4096  # rows of a row group
@@ -35,6 +36,16 @@ class Regrouped:
         self._waiting, self._rows = [], 0
 
 
+def check_readable(path: Path, error: Sen2ProError) -> None:
+    """Raise if a part could not be read because of the machine: then the part is not to blame, and stays."""
+    behind = parquet.trouble(error)
+    if behind is not None:
+        why = first_line(behind) or type(behind).__name__
+        raise Sen2ProError(
+            f"{path}, a part of the run, cannot be read now: {why}. It is kept; mend that, and the same command goes on"
+        ) from None
+
+
 def join(units: Iterable[Path], writer: GaussianWriter, advance: Callable[[float], None] = lambda _: None) -> None:
     """Write the rows of all units, in their order; each is compared with its digest, and deleted if it is damaged."""
     groups, rows, empty = Regrouped(writer), 0, None
@@ -46,6 +57,7 @@ def join(units: Iterable[Path], writer: GaussianWriter, advance: Callable[[float
                 rows += len(piece.gaussian)
                 advance(len(piece.gaussian))
         except Sen2ProError as error:
+            check_readable(path, error)
             path.unlink(missing_ok=True)
             raise Sen2ProError(
                 f"a part of the run was damaged on the disk and is deleted; start again to encode it anew ({error})"

@@ -29,7 +29,7 @@ _CHECK = documents.record(
         "signature": documents.mapping(TEXT),
         "machine": documents.record({"device": TEXT, "threads": COUNT}),
         "inputs": documents.list_of(
-            documents.record({"name": TEXT, "bytes": COUNT, "digest": TEXT, "rows": COUNT})
+            documents.record({"name": TEXT, "bytes": COUNT, "digest": TEXT, "rows": COUNT, "kind": TEXT})
         ),
         "reading": documents.record(
             {
@@ -126,14 +126,21 @@ def read(folder: Path) -> dict[str, Any]:
     return found
 
 
-def known_inputs(found: Mapping[str, Any], digests: list[str], names: list[str], folder: Path) -> list[InputFile]:
+def known_inputs(
+    found: Mapping[str, Any], digests: list[str], kinds: list[str], names: list[str], folder: Path
+) -> list[InputFile]:
     """Return what a plan says of its input, if that is still the same; else say what differs."""
     kept = found["inputs"]
     if len(kept) != len(digests):
         differs = [f"{len(kept)} input files there, {len(digests)} here"]
     else:
-        pairs = zip(names, digests, kept, strict=True)
-        differs = [f"the content of {name}" for name, digest, file in pairs if digest != file["digest"]]
+        pairs = list(zip(names, digests, kinds, kept, strict=True))
+        differs = [f"the content of {name}" for name, digest, _, file in pairs if digest != file["digest"]]
+        differs += [
+            f"{name} was read as {file['kind']} there, and is as {kind} here"
+            for name, digest, kind, file in pairs
+            if digest == file["digest"] and kind != file["kind"]
+        ]
     if differs:
         raise _other(folder, "another input", differs)
     return [InputFile(**file) for file in kept]

@@ -12,22 +12,23 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
-from sen2pro.errors import Sen2ProError, one_of
+from sen2pro.errors import Sen2ProError, one_of, shown
 from sen2pro.files import shards as shard_files
-from sen2pro.files.gaussians import GaussianWriter, read, stream
+from sen2pro.files.gaussians import GaussianWriter, Piece, outline, read, stream
 from sen2pro.files.inputs import InputFile, Inputs, expand
 from sen2pro.files.text import LONGEST_LINE, check_path
 from sen2pro.progress import Show, progress
 from sen2pro.scale import plan as plans
 from sen2pro.scale.engines import Engine, InProcess, Model, Processes
 from sen2pro.scale.folder import RunFolder, tidy
-from sen2pro.scale.joining import Regrouped, join
+from sen2pro.scale.joining import GROUP, Regrouped, join
 from sen2pro.scale.plan import About, Plan, unit_rows
 from sen2pro.scale.units import NOTE, How, Report, Unit, cut_into_chunks, encode_chunk
 from sen2pro.signature import Signature
 
 _LOG = logging.getLogger("sen2pro")
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+MOST_NAMED = 10 * shard_files.MOST_SKIPPED  # skipped rows whose names are in memory
 ON_ERROR = ("fail", "skip")
 _CHANGED = "the input was changed while it was read; begin anew with restart=True"
 
@@ -48,10 +49,10 @@ class Summary:
     resumed: int = 0
 
     def __str__(self) -> str:
-        rows, skipped = self.report.rows, len(self.report.skipped)
+        rows, skipped = self.report.rows, self.report.skipped_rows
         parts = [f"{rows:,} sentence{'s' * (rows != 1)} -> {self.output} ({self.dim} dimensions)"]
-        parts += [f"{skipped:,} row{'s' * (skipped != 1)} skipped"] * bool(skipped)
         parts += [f"{self.resumed:,} of them by an earlier run"] * bool(self.resumed)
+        parts += [f"{skipped:,} row{'s' * (skipped != 1)} skipped"] * bool(skipped)
         speed = (rows - self.resumed) / max(self.seconds, 1e-9)
         return f"{', '.join(parts)}, {self.seconds:,.1f} seconds" + f", {speed:,.0f} a second" * (rows > 1)
 
@@ -87,7 +88,8 @@ def encode_files(
         `fail` stops at a row that cannot be read or encoded and names it; `skip` leaves it out and goes on.
     workers, engine
         So many processes of this machine, each with one thread; or an engine such as
-        `sen2pro.integrations.ray.RayEngine`. They change the speed, not the bytes.
+        `sen2pro.integrations.ray.RayEngine`. They change the speed, not the bytes. A script with `workers` calls this
+        under `if __name__ == "__main__":`, because each process imports the script again.
     restart
         Throw an unfinished run away. Without it, an unfinished run of another input or other settings is an error.
 
@@ -105,12 +107,19 @@ def encode_files(
     """
     one_of("on_error", on_error, ON_ERROR)
     path = check_path(output)
+    if path.name in ("", ".."):
+        raise Sen2ProError(f"{str(output)!r} is a folder that is there; give the name of a new file or folder")
     kind = "shards" if shards else path.suffix.lower().lstrip(".")
     tables = kind != "safetensors"
     if not tables and (id_column or keep):
         raise Sen2ProError("ids and columns are kept in Parquet files only; name the output .parquet")
     found = Inputs(
-        expand(inputs), column, id_column, tuple(dict.fromkeys(keep)), skip_blank=skip_blank, longest_line=longest_line
+        expand(inputs, path),
+        column,
+        id_column,
+        tuple(dict.fromkeys(keep)),
+        skip_blank=skip_blank,
+        longest_line=longest_line,
     )
     how = How(bool(id_column), text and tables, {}, batch_size, on_error == "skip")
     chosen = engine or (InProcess() if workers == 1 else Processes(workers))
@@ -135,6 +144,7 @@ class _Run:
     show: Show
     report: Report = field(default_factory=Report)
     resumed: int = 0
+    _named: int = 0  # skipped rows whose names are in memory
 
     def go(self) -> Summary:
         started = time.monotonic()
@@ -145,13 +155,10 @@ class _Run:
     def _go(self) -> About:
         tidy(self.output)
         folder = RunFolder(self.output)
-        if self.restart and folder.path.is_dir() and folder.has_run:
-            with folder.held():
-                folder.remove()
-        goes_on = folder.has_run
+        goes_on = folder.has_run and not self.restart
         self._check_output(goes_on)
         if not self.inputs.lasting:
-            return self._once(goes_on)
+            return self._once(goes_on, folder)
         files, columns = self._files(folder, goes_on)
         self.how = How(self.how.ids, self.how.texts, columns, self.how.batch_size, self.how.skip_faults)
         about, self.engine = self._started(files, goes_on)
@@ -159,10 +166,13 @@ class _Run:
         plan = Plan(about, tuple(files), self.inputs.options(), self.how, self.kind, unit, shard)
         alone = isinstance(self.engine, InProcess) and plan.units == 1 and self.kind != "shards"
         if alone and not goes_on:  # there is nothing that could be resumed
-            self._straight(plan.rows)
+            self._alone(plan.rows, folder)
             return about
         with folder.held():
-            if folder.has_run:
+            if self.restart:
+                folder.clear()
+                folder.write_plan(plan)
+            elif folder.has_run:
                 plans.check_same(plans.read(folder.path), plan, folder.path)
             else:
                 folder.write_plan(plan)
@@ -186,13 +196,27 @@ class _Run:
             raise Sen2ProError(f"{self.output} is not a folder of shards; name a new one")
         elif not self.overwrite:
             raise Sen2ProError(f"{self.output} exists; pass overwrite=True to replace it")
+        else:
+            self._check_replaceable()
+
+    def _check_replaceable(self) -> None:
+        """Refuse to replace a folder that holds what is to be read, or what no run has written."""
+        inside = [path for path in self.inputs.paths if Path(path).resolve().is_relative_to(self.output.resolve())]
+        if inside:
+            raise Sen2ProError(f"{inside[0]} is to be read and lies in {self.output}; give another name for the output")
+        foreign = shard_files.foreign(self.output)
+        if foreign:
+            raise Sen2ProError(
+                f"{self.output} also holds {shown(foreign[0])}, which is not of a folder of shards, so it is not "
+                "replaced; move that away, or name a new folder"
+            )
 
     def _files(self, folder: RunFolder, goes_on: bool) -> tuple[list[InputFile], dict[str, str]]:
         """Return what the input holds: as the unfinished run knows it if it is unchanged, else by reading it."""
         if not goes_on:
             return self.inputs.scan(skip_faults=self.how.skip_faults)
         found = plans.read(folder.path)
-        files = plans.known_inputs(found, self.inputs.digests(), self.inputs.paths, folder.path)
+        files = plans.known_inputs(found, self.inputs.digests(), self.inputs.kinds(), self.inputs.paths, folder.path)
         return files, found["columns"]
 
     def _started(self, files: Sequence[InputFile], goes_on: bool) -> tuple[About, Engine]:
@@ -204,7 +228,7 @@ class _Run:
             return here.start(self.engine.model or self.model), here
         return about, self.engine
 
-    def _once(self, goes_on: bool) -> About:
+    def _once(self, goes_on: bool, folder: RunFolder) -> About:
         """Encode what can be read only once."""
         if goes_on or self.kind == "shards" or not isinstance(self.engine, InProcess) or self.inputs.keep:
             raise Sen2ProError(
@@ -212,8 +236,17 @@ class _Run:
                 "an unfinished run to go on with. Write the sentences to a file first"
             )
         about = self.engine.start(self.model)
-        self._straight(None)
+        self._alone(None, folder)
         return about
+
+    def _alone(self, total: int | None, folder: RunFolder) -> None:
+        """Encode without parts; those of an old run, which is to be thrown away, go when all is done."""
+        if not folder.path.is_dir():
+            self._straight(total)
+            return
+        with folder.held():
+            self._straight(total)
+            folder.remove()
 
     def _straight(self, total: int | None) -> None:
         """Encode all rows straight into the output: the same chunks and row groups, without parts."""
@@ -226,7 +259,7 @@ class _Run:
         ):
             groups = Regrouped(writer)
             for _, rows, faults in cut_into_chunks(self.inputs.rows(), self.how):
-                self.report.skipped += faults
+                self.report.skip(faults)
                 if rows:
                     piece, more = encode_chunk(model, rows, self.how, advance)
                     self.report.add(more)
@@ -238,7 +271,7 @@ class _Run:
             self._note_skipped(writer)
 
     def _note_skipped(self, writer: GaussianWriter) -> None:
-        if self.report.skipped:
+        if self.report.skipped_rows:
             writer.notes[NOTE] = self.report.to_json()
 
     def _in_parts(self, folder: RunFolder, plan: Plan) -> None:
@@ -246,6 +279,8 @@ class _Run:
         done = folder.done(plan)
         self.resumed = sum(report.rows for report in done.values())
         rows = self._rows_of(done, plan)
+        if self.kind != "shards" and rows < plan.rows and self.output.exists() and not self.overwrite:
+            raise Sen2ProError(f"{self.output} exists; pass overwrite=True to replace it")
         if done:
             _LOG.info("going on with %s: %s of %s rows are done", folder.path, f"{rows:,}", f"{plan.rows:,}")
         state = self.inputs.state()
@@ -256,6 +291,7 @@ class _Run:
                     done[unit.number] = report
                     if self.kind == "shards":
                         self._finish_shard(unit.number // plan.units_of_shard, done, folder, plan)
+                    self._forget_skipped(done, folder, plan, len(report.skipped))
             if self.inputs.state() != state:
                 raise Sen2ProError(_CHANGED)
             for number in sorted(done):
@@ -267,6 +303,19 @@ class _Run:
             so_far = f"{self._rows_of(done, plan):,} of {plan.rows:,} rows are done and kept in {folder.path}"
             _LOG.info("stopped: %s; the same command goes on from there", so_far)
             raise
+
+    def _forget_skipped(self, done: dict[int, Report], folder: RunFolder, plan: Plan, more: int) -> None:
+        """Keep in memory only those names of skipped rows that the end can want: the first ones of all."""
+        self._named += more
+        if self._named <= MOST_NAMED:
+            return
+        left = shard_files.MOST_SKIPPED
+        for number in sorted(done):
+            names = done[number].skipped
+            if self.kind != "shards" or folder.has_shard(number // plan.units_of_shard):  # other shards need theirs
+                del names[left:]
+            left = max(0, left - len(names))
+        self._named = sum(len(report.skipped) for report in done.values())
 
     def _rows_of(self, done: dict[int, Report], plan: Plan) -> int:
         """Return how many rows of the input are done: skipped ones too."""
@@ -320,11 +369,17 @@ class _Run:
 
     def _finish(self, folder: RunFolder, plan: Plan, done: dict[int, Report]) -> None:
         if self.kind == "shards":
+            if self.output.exists() and not self.overwrite:  # it was made while we worked
+                raise Sen2ProError(
+                    f"{self.output} exists; pass overwrite=True to replace it. All rows are done and kept in "
+                    f"{folder.path}"
+                )
+            self._check_output(goes_on=True)
             folder.finish_shards(plan, self.report)
             return
         units = [folder.unit(number) for number in range(plan.units)]
         if self.output.exists() and not self.overwrite:
-            if not _holds(self.output, units):
+            if not _holds(self.output, units, self.report):
                 raise Sen2ProError(f"{self.output} exists; pass overwrite=True to replace it")
         else:
             missing = folder.bytes() - shutil.disk_usage(self.output.absolute().parent).free
@@ -357,17 +412,44 @@ def _same(output: Path, path: str) -> bool:
     return path != "-" and Path(path).exists() and output.samefile(path)
 
 
-def _holds(output: Path, units: Sequence[Path]) -> bool:
+def _holds(output: Path, units: Sequence[Path], report: Report) -> bool:
     """Tell whether a file is what these units become: a run may be killed between writing it and deleting them."""
     try:
-        pairs = zip(_rows(output), (row for unit in units for row in _rows(unit)), strict=True)
-        return all(mine == theirs for mine, theirs in pairs)
+        if output.suffix.lower() == ".parquet":
+            skipped = {NOTE: report.to_json()} if report.skipped_rows else {}
+            if {name: text for name, text in outline(output).metadata.items() if name == NOTE} != skipped:
+                return False
+            pieces = stream(output, GROUP)
+        else:
+            stored = read(output)
+            pieces = iter([Piece(stored.gaussian, None, None, {}, {})])
+        full = [unit for unit in units if outline(unit).rows] or units[:1]
+        theirs = (piece for unit in full for piece in stream(unit, GROUP))
+        keep_all = output.suffix.lower() == ".parquet"
+        pairs = zip(_rows(pieces, keep_all), _rows(theirs, keep_all), strict=True)
+        return all(mine == other for mine, other in pairs)
     except (Sen2ProError, ValueError):
         return False
 
 
-def _rows(path: Path) -> Iterator[tuple[bytes, bytes]]:
-    tables = path.suffix.lower() == ".parquet"
-    for gaussian in (piece.gaussian for piece in stream(path, 4096)) if tables else [read(path).gaussian]:
-        for mean, variance in zip(gaussian.mean, gaussian.variance, strict=True):
-            yield mean.tobytes(), variance.tobytes()
+def _rows(pieces: Iterator[Piece], keep_all: bool) -> Iterator[tuple[object, ...]]:
+    """Yield all that is kept of each row: with ids, texts, totals and columns, or the Gaussian alone."""
+    for piece in pieces:
+        gaussian = piece.gaussian
+        about = (
+            gaussian.signature,
+            tuple(piece.totals),
+            tuple((name, each.type) for name, each in piece.columns.items()),
+        )
+        for row in range(len(gaussian)):
+            numbers = [gaussian.mean[row].tobytes(), gaussian.variance[row].tobytes()]
+            if gaussian.coverage is not None:
+                numbers.append(gaussian.coverage[row].tobytes())
+            if not keep_all:
+                yield gaussian.signature, *numbers
+                continue
+            numbers += [each[row].tobytes() for each in piece.totals.values()]
+            kept = [each[row].as_py() for each in piece.columns.values()]
+            yield (
+                about, *numbers, piece.ids and piece.ids[row], piece.texts and piece.texts[row], *kept,
+            )  # fmt: skip

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -21,6 +21,8 @@ from sen2pro.files import documents, encoding
 from sen2pro.files.gaussians import GaussianWriter, Piece, outline
 from sen2pro.files.rows import Document
 from sen2pro.files.sentences import Fault, Record
+from sen2pro.files.shards import MOST_SKIPPED
+from sen2pro.files.text import printable
 from sen2pro.model import Sen2Pro
 
 NOTE = "sen2pro.unit"  # where a file of a unit or a shard keeps its report
@@ -29,7 +31,7 @@ _REPORT = documents.record(
     {
         "rows": documents.COUNT, "cut": documents.COUNT, "limit": documents.COUNT, "far": documents.COUNT,
         "skipped": documents.list_of(documents.list_of(documents.TEXT, 2)),
-        "notes": documents.list_of(documents.TEXT),
+        "notes": documents.list_of(documents.TEXT), "skipped_rows": documents.COUNT,
     }
 )  # fmt: skip
 
@@ -39,7 +41,7 @@ class Report:
     """What became of some rows.
 
     `cut` of them are longer than the `limit` of the model, `far` from all that its head knows. `skipped` holds place
-    and reason of rows that could not be encoded. `notes` are other warnings.
+    and reason of the first 1,000 of the `skipped_rows` that could not be encoded. `notes` are other warnings.
     """
 
     rows: int = 0
@@ -48,12 +50,20 @@ class Report:
     far: int = 0
     skipped: list[tuple[str, str]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    skipped_rows: int = 0
+
+    def skip(self, rows: Sequence[tuple[str, str]]) -> None:
+        """Add rows that could not be encoded, each with its place and the reason."""
+        self.skipped_rows += len(rows)
+        named = rows[: max(0, MOST_SKIPPED - len(self.skipped))]
+        self.skipped += [(printable(place), printable(why)) for place, why in named]
 
     def add(self, other: Report) -> None:
         """Add what became of more rows."""
         self.rows, self.cut, self.far = self.rows + other.rows, self.cut + other.cut, self.far + other.far
         self.limit = max(self.limit, other.limit)
-        self.skipped += other.skipped
+        self.skip(other.skipped)
+        self.skipped_rows += other.skipped_rows - len(other.skipped)
         self.notes = list(dict.fromkeys([*self.notes, *other.notes]))
 
     def to_json(self) -> str:
@@ -68,6 +78,8 @@ class Report:
             raise Sen2ProError(f"{path} was not written by such a run: it has no report")
         content = documents.parse(found, f"the report in {path}")
         _REPORT(content, f"the report in {path}")
+        if content["skipped_rows"] < len(content["skipped"]):
+            raise Sen2ProError(f"the report in {path} names more skipped rows than it counts")
         return cls(**{**content, "skipped": [(place, why) for place, why in content["skipped"]]})
 
 
@@ -120,7 +132,8 @@ def encode_chunk(model: Sen2Pro, rows: Rows, how: How, advance: Advance = lambda
         except (MemoryError, OSError):
             raise
         except Exception as error:  # whatever the libraries underneath raise for a text they cannot take
-            rows, report.skipped = _without_poison(model, rows, how, error)
+            rows, poisoned = _without_poison(model, rows, how, error)
+            report.skipped, report.skipped_rows = poisoned, len(poisoned)  # a chunk is small: all are named
             piece = _encoded(model, rows, how, lambda _: None)
     for each in caught:
         if isinstance(each.message, TruncationWarning):
@@ -191,7 +204,8 @@ def _without_poison(model: Sen2Pro, rows: Rows, how: How, error: Exception) -> t
 
 def encode_unit(model: Sen2Pro, unit: Unit, path: Path, how: How, advance: Advance = lambda _: None) -> Report:
     """Encode a unit into a file, which appears when it is whole, and return what became of its rows."""
-    report = Report(skipped=list(unit.faults))
+    report = Report()
+    report.skip(unit.faults)
     with GaussianWriter(path, overwrite=True, check_ids=False) as writer:
         for rows in unit.chunks:
             piece, more = encode_chunk(model, rows, how, advance) if rows else (None, Report())
