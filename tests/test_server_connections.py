@@ -107,9 +107,9 @@ def test_a_client_can_connect_as_soon_as_the_port_is_known():
         assert client.getpeername() == server.getsockname()
 
 
-def test_a_line_of_a_call_is_written_even_if_another_thread_writes_just_then(capfdbinary, monkeypatch):
+def test_a_line_of_a_call_is_written_even_if_another_thread_writes_just_then(capfdbinary, caplog, monkeypatch):
     monkeypatch.setattr(logs, "_STARTED", True)
-    monkeypatch.setattr(logs.LOGGER, "level", logging.INFO)
+    caplog.set_level(logging.INFO, logs.LOGGER.name)
     monkeypatch.setattr(logs, "_PENDING", [b"a line of another thread\n"])
     made = logs._line
 

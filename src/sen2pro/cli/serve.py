@@ -1,7 +1,7 @@
 """`sen2pro serve`: an HTTP server."""
 
-import os
 import sys
+from os import _exit as leave_at_once  # without taking Python down
 from typing import Annotated, Any
 
 from typer import Option
@@ -62,7 +62,7 @@ def serve(
     if not is_done:  # the network still runs in a thread: to take Python down around it would end in a crash
         sys.stdout.flush()
         sys.stderr.flush()
-        os._exit(0)
+        leave_at_once(0)
 
 
 def _classifier(folder: str, model: str) -> Any:
