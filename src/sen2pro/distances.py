@@ -181,6 +181,8 @@ METRICS = tuple(_METRICS)
 def distance(a: Gaussian, b: Gaussian, metric: str = "sen2pro", *, alpha: float | str = "ratio") -> Array:
     """Return the distance of every Gaussian in `a` to every one in `b`: (n, m) float32.
 
+    A distance is never NaN; it is inf above float32's range (3.4e38).
+
     Parameters
     ----------
     a, b
@@ -193,8 +195,6 @@ def distance(a: Gaussian, b: Gaussian, metric: str = "sen2pro", *, alpha: float 
         draws, and a corrected cosine can be above 1.
     alpha
         Weight of the variances in Eq. 6: a number in [0, 1] or `"ratio"`, L1(variances)/L1(means) of each pair.
-
-    A distance is never NaN; it is inf above float32's range (3.4e38).
 
     Examples
     --------

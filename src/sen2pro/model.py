@@ -448,8 +448,8 @@ class Sen2Pro:
         samples
             Measure with so many inserted words for each sentence (12 is a good number) instead of one pass. A model
             without a head needs this; its result has values that can be ranked, but no percentiles (NaN).
-
-        Other parameters are as for `encode`.
+        batch_size, show_progress_bar, prompt_name, prompt
+            As for `encode`.
 
         Examples
         --------

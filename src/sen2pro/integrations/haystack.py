@@ -68,6 +68,8 @@ class Sen2ProDocumentEmbedder(_Embedder):
 
     `model` is a hub id, a folder or a `Sen2Pro`. A document without text is an error.
 
+    Examples
+    --------
     >>> found = Sen2ProDocumentEmbedder("all-MiniLM-L6-v2").run([Document(content="A man plays.")])
     >>> len(found["documents"][0].embedding)
     384
