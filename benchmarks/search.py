@@ -1,7 +1,6 @@
 """Measure search: what ranks best, what an index costs beside the same engine alone, and what its answers are worth.
 
-SEN2PRO_DATA=FOLDER python benchmarks/search.py [ranking] [candidates] [engines] [distances] [memory] [answers]
-                                                [duplicates]
+SEN2PRO_DATA=FOLDER python benchmarks/search.py [ranking] [engines] [distances] [memory] [answers] [duplicates]
 """
 
 from __future__ import annotations

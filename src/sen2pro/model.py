@@ -234,6 +234,11 @@ class Sen2Pro:
         other._head, other._settings = head, self._settings.changed(method="one-pass")
         return other
 
+    @property
+    def passes(self) -> int:
+        """How many forward passes a sentence takes."""
+        return 1 if self.method == "one-pass" else sum(self.samples[source] for source in self.sources)
+
     def finds_its_whitening(self) -> bool:
         """Tell whether the whitening in use is the one in this model's folder."""
         saved = self._find_whitening(None, {"pooling": self.encoder.pooling})

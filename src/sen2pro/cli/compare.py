@@ -37,7 +37,7 @@ def compare(
     if answer is None or everything:
         _measures(model, a, b, gathered)
     else:
-        options.report(gathered, options.in_one_pass(model), far=int(answer.coverage < FAR), total=2)
+        options.report(gathered, options.signature_in_one_pass(model), far=int(answer.coverage < FAR), total=2)
 
 
 def _measures(model: Any, a: str, b: str, gathered: list[Sen2ProWarning]) -> None:

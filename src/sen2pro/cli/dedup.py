@@ -70,7 +70,7 @@ def dedup(
             f"At least {100 * found.rule.target:g} % of the dropped texts are duplicates, with a certainty of "
             f"{100 * certainty:g} %, if pairs like these were labelled for the confidence."
         )
-    options.report(options.together(gathered, number), options.in_one_pass(model))
+    options.report(options.together(gathered, number), options.signature_in_one_pass(model))
 
 
 def _write(path: Path, source: Source, found: "Duplicates", kept_only: bool) -> dict[int, Record]:

@@ -149,7 +149,7 @@ def together(gathered: list[Sen2ProWarning], total: int) -> list[Sen2ProWarning]
     return [*others, *(TruncationWarning(sum(note.count for note in cut), total, one.limit) for one in cut[:1])]
 
 
-def in_one_pass(model: Any) -> object:
+def signature_in_one_pass(model: Any) -> object:
     """Return the signature of an answer that takes one pass if the model has a head, whatever its method is."""
     return (model.in_one_pass() or model).signature()
 

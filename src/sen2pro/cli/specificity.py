@@ -45,7 +45,7 @@ def specificity(
     _show(model, ends)
     chosen = "" if kept == total else f" of {total}"
     Console().say(f"{kept}{chosen} sentence{'s' * (total != 1)} -> {output}")
-    options.report(options.together(gathered, total), options.in_one_pass(model))
+    options.report(options.together(gathered, total), options.signature_in_one_pass(model))
 
 
 def _show(model: Any, rows: list["Scored"]) -> None:

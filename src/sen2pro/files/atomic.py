@@ -25,7 +25,7 @@ except ImportError:  # Windows, where an open file cannot be deleted, so that no
 _NUMBERS = count()  # threads of one process may write to the same target
 _OURS: set[str] = set()  # temporary names that this process has in use
 _BUSY = (errno.EWOULDBLOCK, errno.EAGAIN)
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+FULL_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @contextmanager
@@ -201,7 +201,7 @@ def _named(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        about_us = ".partial" in str(error.filename) or (error.filename is None and error.errno in _FULL)
+        about_us = ".partial" in str(error.filename) or (error.filename is None and error.errno in FULL_DISK)
         if about_us and error.errno is not None:
             raise OSError(error.errno, os.strerror(error.errno), str(path)) from error
         raise

@@ -13,13 +13,12 @@ from sen2pro.errors import Sen2ProError, shown
 from sen2pro.files.digests import file_digest
 from sen2pro.files.gaussians import COLUMNS, outline
 from sen2pro.files.rows import Document, DocumentSource
-from sen2pro.files.sentences import Fault, Record
+from sen2pro.files.sentences import LARGE, Fault, Record
 from sen2pro.files.text import LONGEST_LINE, check_path, printable
 from sen2pro.progress import progress
 
 _SUFFIXES = (".txt", ".csv", ".tsv", ".jsonl", ".ndjson", ".parquet")
 _COMPRESSED = (".gz", ".xz")
-_LARGE = 20 << 20  # bytes that take a while to read
 _LARGEST = 1 << 63
 _TYPES = {bool: "bool", int: "int64", float: "double", str: "string"}
 
@@ -53,7 +52,7 @@ def expand(inputs: str | Path | Sequence[str | Path], output: Path | None = None
                 raise Sen2ProError(f"there is no file of sentences ({', '.join(_SUFFIXES)}) in the folder {path}")
             found += names
         elif not path.exists() and glob.has_magic(str(each)):
-            fitting = filter(os.path.isfile, glob.glob(str(each), recursive=True))  # noqa: PTH207
+            fitting = filter(os.path.isfile, glob.glob(str(each), recursive=True))  # noqa: PTH207 (Path.glob refuses absolute patterns)
             names = sorted(name for name in fitting if not _is_written(Path(name), output))
             if not names:
                 raise Sen2ProError(f"no file fits the pattern {each}")
@@ -159,7 +158,7 @@ class Inputs:
         files: list[InputFile] = []
         types: dict[str, str] = {}
         sound, first_fault = 0, ""
-        show = None if sum(size for size, _ in self.state()) > _LARGE else False
+        show = None if sum(size for size, _ in self.state()) > LARGE else False
         with progress(None, show, unit="rows", title="reading") as advance:
             for path, source in zip(self.paths, self.sources, strict=True):
                 total = 0

@@ -16,7 +16,7 @@ from sen2pro.errors import Sen2ProError, has_surrogates, one_of, shown
 from sen2pro.files import documents, parquet, text
 from sen2pro.progress import progress
 
-_LARGE = 20 << 20  # bytes of a file that takes a while to read
+LARGE = 20 << 20  # bytes of a file that takes a while to read
 _LONGEST_LINE = (1 << 31) - 1  # what Python's csv can be told
 _USUAL_COLUMNS = ("text", "sentence")
 _KINDS = {".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}  # others are text
@@ -72,7 +72,7 @@ class Source:
         """Read the whole file once, so that errors are said before the work; None for what can be read but once."""
         if self.path == "-" or not Path(self.path).is_file():
             return None
-        slow = self.kind == "parquet" or Path(self.path).stat().st_size > _LARGE
+        slow = self.kind == "parquet" or Path(self.path).stat().st_size > LARGE
         total = 0
         with progress(None, None if slow else False, unit="rows", title="reading") as advance:
             for rows in self._counted():

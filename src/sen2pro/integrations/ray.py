@@ -97,7 +97,7 @@ class _BatchEncoder:
 
     def __init__(self, pickled: bytes, column: str, threads: int, skip: bool) -> None:
         self._model, self._column = _load(pickled, threads), column
-        self._how = How(texts=False, columns={"_row": "int64"}, skip_faults=skip)
+        self._how = How(texts=False, skip_faults=skip)
 
     def __call__(self, table: Any) -> Any:
         import pyarrow as pa

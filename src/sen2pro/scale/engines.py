@@ -61,9 +61,8 @@ def describe(model: Sen2Pro) -> About:
     import torch
 
     own = model.encoder.native is not None  # whose batches do not depend on the number of threads
-    passes = 1 if model.method == "one-pass" else sum(model.samples[name] for name in model.sources)
     threads = 0 if own else torch.get_num_threads()
-    return About(model.signature(), model.dim, passes, model.encoder.device.type, threads)
+    return About(model.signature(), model.dim, model.passes, model.encoder.device.type, threads)
 
 
 @dataclass

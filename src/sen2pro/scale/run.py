@@ -14,6 +14,7 @@ from pathlib import Path
 
 from sen2pro.errors import Sen2ProError, one_of, shown
 from sen2pro.files import shards as shard_files
+from sen2pro.files.atomic import FULL_DISK
 from sen2pro.files.gaussians import GaussianWriter, Piece, outline, read, stream
 from sen2pro.files.inputs import InputFile, Inputs, expand
 from sen2pro.files.text import LONGEST_LINE, check_path
@@ -27,7 +28,6 @@ from sen2pro.scale.units import NOTE, How, Report, Unit, cut_into_chunks, encode
 from sen2pro.signature import Signature
 
 _LOG = logging.getLogger("sen2pro")
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 MOST_NAMED = 10 * shard_files.MOST_SKIPPED  # skipped rows whose names are in memory
 ON_ERROR = ("fail", "skip")
 _CHANGED = "the input was changed while it was read; begin anew with restart=True"
@@ -296,7 +296,7 @@ class _Run:
                 raise Sen2ProError(_CHANGED)
             for number in sorted(done):
                 self.report.add(done[number])
-            self._finish(folder, plan, done)
+            self._finish(folder, plan)
         except OSError as error:
             raise self._full(error, folder, plan, done) from error
         except (KeyboardInterrupt, SystemExit):
@@ -367,7 +367,7 @@ class _Run:
             del done[each]
         done[first] = report
 
-    def _finish(self, folder: RunFolder, plan: Plan, done: dict[int, Report]) -> None:
+    def _finish(self, folder: RunFolder, plan: Plan) -> None:
         if self.kind == "shards":
             if self.output.exists() and not self.overwrite:  # it was made while we worked
                 raise Sen2ProError(
@@ -395,7 +395,7 @@ class _Run:
 
     def _full(self, error: OSError, folder: RunFolder, plan: Plan, done: dict[int, Report]) -> OSError:
         """Say of a full disk how much room is missing, about; any other error is returned as it is."""
-        if error.errno not in _FULL or not folder.path.is_dir():
+        if error.errno not in FULL_DISK or not folder.path.is_dir():
             return error
         written, rows = folder.bytes(), sum(report.rows for report in done.values())
         left = plan.rows - self._rows_of(done, plan)

@@ -152,9 +152,8 @@ def _encoded(model: Sen2Pro, rows: Rows, how: How, advance: Advance) -> Piece:
 
     records = [record for _, record in rows]
     texts = [record.text for record in records]
-    passes = _passes(model)
     parts = model.encode_sources(
-        texts, batch_size=how.batch_size, show_progress_bar=lambda done: advance(done / passes)
+        texts, batch_size=how.batch_size, show_progress_bar=lambda done: advance(done / model.passes)
     )
     kept = {
         name: pa.array([_value(record, name, kind) for record in records], pa.type_for_alias(kind))
@@ -172,11 +171,6 @@ def _encoded(model: Sen2Pro, rows: Rows, how: How, advance: Advance) -> Piece:
 def _value(record: Record, name: str, kind: str) -> Any:
     value = record.metadata.get(name) if isinstance(record, Document) else None
     return float(value) if kind == "double" and value is not None else value
-
-
-def _passes(model: Sen2Pro) -> int:
-    """Return how many forward passes a sentence takes."""
-    return 1 if model.method == "one-pass" else sum(model.samples[name] for name in model.sources)
 
 
 def _without_poison(model: Sen2Pro, rows: Rows, how: How, error: Exception) -> tuple[Rows, list[tuple[str, str]]]:

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from sen2pro.search import Index
 
 _WARM = "A short one.", "A sentence of some more words, to have the network run once.", "word " * 200
-_ALL_SPECIAL = "has no token but special ones"
 
 
 class Text(NamedTuple):
@@ -57,7 +56,7 @@ class Engine:
 
     def __init__(self, model: Sen2Pro, index: Index | None = None, classifier: Sen2ProClassifier | None = None) -> None:
         self.model, self.index, self.classifier = model, index, classifier
-        self.passes = 1 if model.method == "one-pass" else sum(model.samples[source] for source in model.sources)
+        self.passes = model.passes
         self.compares = self._can(comparing_head)
         self.specifies = self._can(find)
         self.size = model.encoder.texts.size
@@ -107,7 +106,7 @@ class Engine:
             )
         text = self.model.encoder.texts.text(ids)
         if not text.strip():
-            raise Sen2ProError(f"a list of token ids is empty, or {_ALL_SPECIAL}")
+            raise Sen2ProError("a list of token ids is empty, or has no token but special ones")
         return text
 
     def plain(self, prompt: str, normalize: bool | None = None) -> Lane:
