@@ -7,14 +7,14 @@ import json
 import math
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option, Typer
 
-from sen2pro.cli import options
+from sen2pro.cli import engines, options
 from sen2pro.cli.terminal import Console
 from sen2pro.errors import Sen2ProError, shown, some
 from sen2pro.files.atomic import replacing
@@ -24,6 +24,7 @@ from sen2pro.progress import progress
 
 if TYPE_CHECKING:
     from sen2pro.classification import Sen2ProClassifier
+    from sen2pro.scale import Summary
     from sen2pro.types import Array64
 
 Label = tuple[str | int, str]  # and where it stands first
@@ -188,6 +189,12 @@ def train(
     options.report(gathered, classifier.signature_)
 
 
+def _classifier(folder: str, model: str | None) -> Sen2ProClassifier:
+    from sen2pro.classification import Sen2ProClassifier
+
+    return Sen2ProClassifier.load(folder, model=model)
+
+
 def _load(
     folder: str, model: str | None, source: Source
 ) -> tuple[Sen2ProClassifier, Iterator[tuple[list[Record], Array64]]]:
@@ -198,9 +205,7 @@ def _load(
     number = source.count()
     if number == 0:
         raise _nothing_in(source)
-    from sen2pro.classification import Sen2ProClassifier
-
-    classifier = Sen2ProClassifier.load(folder, model=model)
+    classifier = _classifier(folder, model)
 
     def predicted() -> Iterator[tuple[list[Record], Array64]]:
         chunk = None
@@ -214,11 +219,8 @@ def _load(
     return classifier, predicted()
 
 
-def _load_encoded(
-    folder: str, model: str | None, path: str, *, ids: bool
-) -> tuple[Sen2ProClassifier, Iterator[tuple[list[Record], Array64]]]:
-    """Return a classifier; and the rows of a file or folder of Gaussians, which are not encoded again."""
-    from sen2pro.classification import Sen2ProClassifier
+def _check_encoded(path: str | Path, *, ids: bool) -> None:
+    """Say what a file or folder of Gaussians lacks, before a classifier is loaded."""
     from sen2pro.files.gaussians import outline, stream
 
     found = outline(path)
@@ -228,23 +230,30 @@ def _load_encoded(
         raise Sen2ProError(f"there are no sentences in {path}")
     for _ in stream(path, _CHUNK):
         pass  # a first pass: at its end the digest is compared
-    classifier = Sen2ProClassifier.load(folder, model=model)
 
-    def predicted() -> Iterator[tuple[list[Record], Array64]]:
-        with progress(found.rows, None, unit="sentences", title="classifying") as advance:
-            for piece in stream(path, _CHUNK, verify=False):
-                names: Sequence[str | None] = piece.ids or [None] * len(piece.gaussian)
-                records = [Record(id, text) for id, text in zip(names, piece.texts or (), strict=True)]
-                yield records, classifier.predict_proba(piece.gaussian)
-                advance(len(records))
 
-    return classifier, predicted()
+def _from_encoded(classifier: Sen2ProClassifier, path: str | Path) -> Iterator[tuple[list[Record], Array64]]:
+    """Yield the rows of a file or folder of Gaussians, which are not encoded again, with their probabilities."""
+    from sen2pro.files.gaussians import outline, stream
+
+    with progress(outline(path).rows, None, unit="sentences", title="classifying") as advance:
+        for piece in stream(path, _CHUNK, verify=False):
+            names: Sequence[str | None] = piece.ids or [None] * len(piece.gaussian)
+            records = [Record(id, text) for id, text in zip(names, piece.texts or (), strict=True)]
+            yield records, classifier.predict_proba(piece.gaussian)
+            advance(len(records))
 
 
 @app.command()
 def predict(
     folder: _Folder,
-    input: Annotated[str, Argument(help="Sentences: text, CSV, TSV, JSONL or Parquet; - is standard input.")],
+    input: Annotated[
+        str,
+        Argument(
+            help="Sentences: text, CSV, TSV, JSONL or Parquet; - is standard input. With --workers also a folder or a "
+            "pattern."
+        ),
+    ],
     output: Annotated[str, Argument(help="A .csv, .tsv or .jsonl file; JSONL has all probabilities.")],
     column: options.Column = None,
     longest_line: options.LongestLine = LONGEST_LINE,
@@ -255,24 +264,57 @@ def predict(
     encoded: Annotated[
         bool, Option("--encoded", help="The input is what sen2pro encode wrote, a file or a folder of shards.")
     ] = False,
+    workers: engines.Workers = None,
+    engine: engines.EngineName = "local",
+    address: engines.Address = None,
+    restart: engines.Restart = False,
 ) -> None:
     """Predict the class of each sentence of a file, with its probability.
 
     Streams: memory does not grow with the file. The output has the columns text, label (what was predicted) and
     probability; it appears under its name only when it is complete.
+
+    With --workers or --engine ray, the sentences are encoded first, into OUTPUT.parts. A run that was stopped or killed
+    goes on where it was if the same command is given again.
     """
+    crowd = engines.Crowd(workers, engine, address, restart)
+    first = crowd.is_wanted(encoded=encoded)
     path = options.check_output(output, (".csv", ".tsv", ".jsonl"), [input], overwrite=overwrite)
-    suffix, total, ids = path.suffix.lower(), 0, id_column is not None
-    if encoded:
-        if column or id_column not in (None, "id"):
-            raise Sen2ProError("what sen2pro encode wrote has its own columns, text and id; name no other")
-        classifier, predicted = _load_encoded(folder, model, input, ids=ids)
-    else:
-        source = Source(input, column, id_column, skip_blank=skip_blank, longest_line=longest_line)
-        classifier, predicted = _load(folder, model, source)
-    classes = classifier.classes_.tolist()
+    reading: dict[str, Any] = {
+        "column": column, "id_column": id_column, "skip_blank": skip_blank, "longest_line": longest_line,
+    }  # fmt: skip
+    ids = id_column is not None
+    done: Summary | None = None
+    with options.notes() as gathered, ExitStack() as until_written:
+        if encoded:
+            if column or id_column not in (None, "id"):
+                raise Sen2ProError("what sen2pro encode wrote has its own columns, text and id; name no other")
+            _check_encoded(input, ids=ids)
+            classifier = _classifier(folder, model)
+            predicted = _from_encoded(classifier, input)
+        elif first:
+            classifier = _classifier(folder, model)
+            done = until_written.enter_context(crowd.encoded(classifier.encoder, input, path, **reading))
+            if not done.report.rows:
+                until_written.close()  # there is nothing to go on with
+                raise Sen2ProError(f"there are no sentences in {input}")
+            _check_encoded(done.output, ids=ids)  # parts of an earlier run may be damaged
+            predicted = _from_encoded(classifier, done.output)
+        else:
+            classifier, predicted = _load(folder, model, Source(input, **reading))
+        total = _write(path, classifier.classes_.tolist(), predicted, ids=ids)
+    Console().say(f"{total} sentence{'s' * (total != 1)} -> {output}")
+    notes = [*options.together(gathered, total), *(engines.notes_of(done) if done else ())]
+    options.report(notes, classifier.signature_, far=done.report.far if done else 0, total=total)
+
+
+def _write(
+    path: Path, classes: list[Any], predicted: Iterator[tuple[list[Record], Array64]], *, ids: bool
+) -> int:  # fmt: skip
+    """Write the predictions, and return how many there are."""
+    suffix, total = path.suffix.lower(), 0
     names = [*(["id"] if ids else []), "text", "label", "probability"]
-    with options.notes() as gathered, replacing(path) as part, part.open("w", encoding="utf-8", newline="") as file:
+    with replacing(path) as part, part.open("w", encoding="utf-8", newline="") as file:
         table = csv.DictWriter(file, names, delimiter="\t" if suffix == ".tsv" else ",", lineterminator="\n")
         if suffix != ".jsonl":
             table.writeheader()
@@ -287,8 +329,7 @@ def predict(
                 each = {name: round(p, 6) for name, p in zip(classes, row, strict=True)}
                 line |= {"probability": each[label], "probabilities": each}
                 file.write(json.dumps(line, ensure_ascii=False) + "\n")
-    Console().say(f"{total} sentence{'s' * (total != 1)} -> {output}")
-    options.report(options.together(gathered, total), classifier.signature_)
+    return total
 
 
 @app.command()

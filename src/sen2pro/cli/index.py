@@ -1,32 +1,50 @@
 """`sen2pro index`: texts become an index that can be searched."""
 
-from typing import Annotated, Any
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
-from sen2pro.cli import options
+from sen2pro.cli import engines, options
 from sen2pro.cli.terminal import Console
-from sen2pro.errors import Sen2ProError
+from sen2pro.errors import Sen2ProError, one_of
 from sen2pro.files.rows import DocumentSource
 from sen2pro.files.text import LONGEST_LINE, check_path
+
+if TYPE_CHECKING:
+    from sen2pro.model import Sen2Pro
+    from sen2pro.scale import Summary
 
 
 @options.with_settings("model", "head", "pooling", "device", "revision", "trust_remote_code", "allow_pickle")
 def index(
     settings: dict[str, Any],
-    input: Annotated[str, Argument(help="Text (a document a line), CSV, TSV, JSONL or Parquet, also .gz; - is stdin.")],
+    input: Annotated[
+        str,
+        Argument(
+            help="Text (a document a line), CSV, TSV, JSONL or Parquet, also .gz; - is stdin. With --workers also a "
+            "folder or a pattern."
+        ),
+    ],
     output: Annotated[str, Argument(help="A new folder, or an address: postgresql://... or qdrant://...")],
     column: options.Column = None,
     id_column: Annotated[
         str | None, Option(help="Column with the ids. (default: the number of the row, from 0)")
     ] = None,
-    metadata: Annotated[list[str] | None, Option(help="Column to keep and to filter by; may be given again.")] = None,
+    metadata: Annotated[
+        list[str] | None,
+        Option(help="Column to keep and to filter by; may be given again. (--encoded: all that were kept)"),
+    ] = None,
     name: Annotated[str, Option(help="Of the table or collection in a database.")] = "sen2pro",
     kind: Annotated[
         str | None, Option(help="flat or hnsw (a graph). (default: flat in a folder, hnsw in a database)")
     ] = None,
     ranking: Annotated[
-        str | None, Option(help="cosine, mean-cosine or a distance. (default: cosine; mean-cosine with --encoded)")
+        str | None,
+        Option(help="cosine, mean-cosine or a distance. (default: cosine; mean-cosine with --encoded or --workers)"),
     ] = None,
     alpha: Annotated[float | None, Option(help="Of the ranking sen2pro. (default: that of each pair)")] = None,
     encoded: Annotated[
@@ -40,14 +58,24 @@ def index(
     skip_blank: options.SkipBlank = False,
     longest_line: options.LongestLine = LONGEST_LINE,
     overwrite: options.Overwrite = False,
+    workers: engines.Workers = None,
+    engine: engines.EngineName = "local",
+    address: engines.Address = None,
+    restart: engines.Restart = False,
 ) -> None:
     """Make an index of a file, for sen2pro search.
 
     Streams: memory holds the index and nothing else that grows. With an address the texts go into a database.
+
+    With --workers or --engine ray, the texts are encoded first, into OUTPUT.parts (for a database NAME.parts in the
+    current folder). A run that was stopped or killed goes on where it was if the same command is given again. Such a
+    run has no plain vectors, so documents are ranked by mean-cosine.
     """
     from sen2pro.search.index import Index
     from sen2pro.search.store import is_address
 
+    crowd = engines.Crowd(workers, engine, address, restart)
+    crowd_first = crowd.is_wanted(encoded=encoded)
     store = output if is_address(output) else None
     if store is None:
         _check_folder(output, overwrite)
@@ -55,16 +83,28 @@ def index(
         "store": store, "name": name, "kind": kind, "alpha": alpha, "duplicates": duplicates, "overwrite": overwrite,
         "allow_pickle": settings["allow_pickle"],
     }  # fmt: skip
-    with options.notes() as gathered:
+    reading: dict[str, Any] = {
+        "column": column, "id_column": id_column, "skip_blank": skip_blank, "longest_line": longest_line,
+    }  # fmt: skip
+    done: Summary | None = None
+    with options.notes() as gathered, ExitStack() as until_saved:
         if encoded:
-            if metadata or column or id_column:
+            if column or id_column:
                 raise Sen2ProError("a file of sen2pro encode has its own columns; leave --column and the like out")
             model = options.load(**settings)
-            made = Index.from_file(model, input, ranking=ranking or "mean-cosine", **more)
-        else:
-            source = DocumentSource(
-                input, column, id_column, metadata or (), skip_blank=skip_blank, longest_line=longest_line
+            made = Index.from_file(model, input, ranking=ranking or "mean-cosine", metadata=metadata, **more)
+        elif crowd_first:
+            more["ranking"], kept = ranking or "mean-cosine", metadata or []
+            # A cluster may have GPUs where this machine has none.
+            model = options.load(**settings | ({"device": None} if crowd.is_cluster else {}))
+            _check_before(model, kept, more)
+            place = Path(name) if store else check_path(output)
+            done = until_saved.enter_context(
+                crowd.encoded(_encoder(crowd, model, settings), input, place, settings["device"], keep=kept, **reading)
             )
+            made = Index.from_file(model, done.output, metadata=kept, **more)
+        else:
+            source = DocumentSource(input, metadata=metadata or (), **reading)
             number = source.count()
             model = options.load(**settings)
             columns = _Columns(source)
@@ -78,7 +118,39 @@ def index(
     Console().say(f"{total} text{'s' * (total != 1)} -> {output}")
     signature = made.signature
     made.close()
-    options.report(options.together(gathered, total), signature)
+    notes = [*options.together(gathered, total), *(engines.notes_of(done) if done else ())]
+    options.report(notes, signature, far=done.report.far if done else 0, total=total)
+
+
+def _check_before(model: Sen2Pro, metadata: list[str], more: dict[str, Any]) -> None:
+    """Say what is wrong with the index to be made before hours are spent on encoding."""
+    from sen2pro.search.encoding import prompt_of_documents
+    from sen2pro.search.index import DUPLICATES, described
+    from sen2pro.search.ranking import PLAIN
+    from sen2pro.search.rows import check_key
+    from sen2pro.search.store import check_new
+
+    if more["ranking"] == PLAIN:
+        raise Sen2ProError(
+            "workers keep distributions, not plain vectors, so texts cannot be ranked by 'cosine' then; leave "
+            "--ranking out (mean-cosine), or --workers and --engine"
+        )
+    if prompt := prompt_of_documents(model):
+        raise Sen2ProError(
+            f"this model puts {prompt!r} before each document, which workers cannot; leave --workers and --engine out"
+        )
+    for key in metadata:
+        check_key(key)
+    one_of("duplicates", more["duplicates"], DUPLICATES)
+    described(model, more["store"], more["kind"], more["ranking"], more["alpha"])
+    check_new(more["store"], more["name"], overwrite=more["overwrite"], allow_pickle=more["allow_pickle"])
+
+
+def _encoder(crowd: engines.Crowd, model: Sen2Pro, settings: dict[str, Any]) -> Any:
+    """Return what encodes documents, in one pass: on a cluster by its settings, each actor on its own device."""
+    from sen2pro.search.encoding import TextEncoder
+
+    return crowd.model(settings | {"method": "one-pass"}) if crowd.is_cluster else TextEncoder(model).model
 
 
 def _check_folder(output: str, overwrite: bool) -> None:

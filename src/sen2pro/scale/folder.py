@@ -132,8 +132,8 @@ class RunFolder:
         for unit in units:
             unit.unlink()
 
-    def finish_shards(self, plan: Plan, report: Report) -> None:
-        """Write the list of the shards; the folder becomes the output."""
+    def list_shards(self, plan: Plan, report: Report) -> None:
+        """Write the list of the shards: now the folder can be read as one of shards."""
         found = [outline(self.shard(number)) for number in range(-(-plan.units // plan.units_of_shard))]
         shards.write_manifest(
             self.path,
@@ -142,6 +142,10 @@ class RunFolder:
             report.skipped_rows,
         )
         shutil.rmtree(self._units, ignore_errors=True)
+
+    def finish_shards(self, plan: Plan, report: Report) -> None:
+        """Write the list of the shards; the folder becomes the output."""
+        self.list_shards(plan, report)
         if self.output.exists():  # whoever calls this has found that it may be replaced
             with abandoning(self.output):
                 self.path.rename(self.output)

@@ -8,21 +8,23 @@ import os
 import shutil
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
-from sen2pro.errors import Sen2ProError, one_of, shown
+from sen2pro.errors import Sen2ProError, one_of
 from sen2pro.files import shards as shard_files
 from sen2pro.files.atomic import FULL_DISK
-from sen2pro.files.gaussians import GaussianWriter, Piece, outline, read, stream
+from sen2pro.files.gaussians import GaussianWriter
 from sen2pro.files.inputs import InputFile, Inputs, expand
 from sen2pro.files.text import LONGEST_LINE, check_path
 from sen2pro.progress import Show, progress
 from sen2pro.scale import plan as plans
 from sen2pro.scale.engines import Engine, InProcess, Model, Processes
 from sen2pro.scale.folder import RunFolder, tidy
-from sen2pro.scale.joining import GROUP, Regrouped, join
+from sen2pro.scale.joining import Regrouped, join
+from sen2pro.scale.output import check_no_input, check_output, check_parent, holds
 from sen2pro.scale.plan import About, Plan, unit_rows
 from sen2pro.scale.units import NOTE, How, Report, Unit, cut_into_chunks, encode_chunk
 from sen2pro.signature import Signature
@@ -31,6 +33,10 @@ _LOG = logging.getLogger("sen2pro")
 MOST_NAMED = 10 * shard_files.MOST_SKIPPED  # skipped rows whose names are in memory
 ON_ERROR = ("fail", "skip")
 _CHANGED = "the input was changed while it was read; begin anew with restart=True"
+_ONLY_ONCE = (
+    "standard input and pipes can be read only once: without workers, engine, shards, columns to keep, or an "
+    "unfinished run to go on with. Write the sentences to a file first"
+)
 
 
 @dataclass
@@ -106,21 +112,12 @@ def encode_files(
     (2, 384)
     """
     one_of("on_error", on_error, ON_ERROR)
-    path = check_path(output)
-    if path.name in ("", ".."):
-        raise Sen2ProError(f"{str(output)!r} is a folder that is there; give the name of a new file or folder")
+    path = _named(output)
     kind = "shards" if shards else path.suffix.lower().lstrip(".")
     tables = kind != "safetensors"
     if not tables and (id_column or keep):
         raise Sen2ProError("ids and columns are kept in Parquet files only; name the output .parquet")
-    found = Inputs(
-        expand(inputs, path),
-        column,
-        id_column,
-        tuple(dict.fromkeys(keep)),
-        skip_blank=skip_blank,
-        longest_line=longest_line,
-    )
+    found = Inputs(expand(inputs, path), column, id_column, tuple(dict.fromkeys(keep)), skip_blank, longest_line)
     how = How(bool(id_column), text and tables, {}, batch_size, on_error == "skip")
     chosen = engine or (InProcess() if workers == 1 else Processes(workers))
     try:
@@ -129,9 +126,52 @@ def encode_files(
         chosen.close()
 
 
+@contextmanager
+def shards_for(
+    model: Model, inputs: str | Path | Sequence[str | Path], output: str | Path, *, column: str | None = None,
+    id_column: str | None = None, keep: Sequence[str] = (), skip_blank: bool = False, workers: int = 1,
+    engine: Engine | None = None, restart: bool = False, longest_line: int = LONGEST_LINE,
+    show_progress_bar: Show = None,
+) -> Iterator[Summary]:  # fmt: skip
+    r"""Encode files into shards of which something else is made: `output`, an index for instance.
+
+    The summary's `output` is the folder of the shards, OUTPUT.parts, for as long as the block lasts. When the block
+    ends without an error, the folder is deleted. Else it stays, and the same call goes on where it was. Arguments are
+    as for `encode_files`.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from sen2pro import Gaussian, Sen2Pro
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> _ = (folder / "in.txt").write_text("One sentence.\nAnother one.\n")
+    >>> with shards_for(Sen2Pro(method="one-pass"), folder / "in.txt", folder / "means.txt") as summary:
+    ...     means = Gaussian.load(summary.output).mean
+    >>> means.shape, summary.output.exists()
+    ((2, 384), False)
+    """
+    path = _named(output)
+    found = Inputs(expand(inputs, path), column, id_column, tuple(dict.fromkeys(keep)), skip_blank, longest_line)
+    chosen = engine or (InProcess() if workers == 1 else Processes(workers))
+    how = How(bool(id_column))
+    run = _Run(model, found, path, "shards", how, chosen, restart, False, show_progress_bar, stays=True)
+    try:
+        with run.parts() as summary:
+            yield summary
+    finally:
+        chosen.close()
+
+
+def _named(output: str | Path) -> Path:
+    path = check_path(output)
+    if path.name in ("", ".."):
+        raise Sen2ProError(f"{str(output)!r} is a folder that is there; give the name of a new file or folder")
+    return path
+
+
 @dataclass
 class _Run:
-    """One call of `encode_files`."""
+    """One call of `encode_files` or `shards_for`, where the shards stay in the folder of the run."""
 
     model: Model
     inputs: Inputs
@@ -142,6 +182,7 @@ class _Run:
     restart: bool
     overwrite: bool
     show: Show
+    stays: bool = False
     report: Report = field(default_factory=Report)
     resumed: int = 0
     _named: int = 0  # skipped rows whose names are in memory
@@ -149,8 +190,11 @@ class _Run:
     def go(self) -> Summary:
         started = time.monotonic()
         about = self._go()
+        return self._summary(about, self.output, started)
+
+    def _summary(self, about: About, output: Path, started: float) -> Summary:
         seconds = time.monotonic() - started
-        return Summary(self.output, self.report, about.signature, about.dim, seconds, self.resumed)
+        return Summary(output, self.report, about.signature, about.dim, seconds, self.resumed)
 
     def _go(self) -> About:
         tidy(self.output)
@@ -159,57 +203,59 @@ class _Run:
         self._check_output(goes_on)
         if not self.inputs.lasting:
             return self._once(goes_on, folder)
+        plan = self._plan(folder, goes_on)
+        alone = isinstance(self.engine, InProcess) and plan.units == 1 and self.kind != "shards"
+        if alone and not goes_on:  # there is nothing that could be resumed
+            self._alone(plan.rows, folder)
+            return plan.about
+        with folder.held():
+            self._begin(folder, plan)
+            self._in_parts(folder, plan)
+        return plan.about
+
+    @contextmanager
+    def parts(self) -> Iterator[Summary]:
+        """Encode, and give the folder of the run to be read; it is deleted when the block ends without an error."""
+        started = time.monotonic()
+        check_parent(self.output)
+        check_no_input(self.output, self.inputs.paths)
+        if not self.inputs.lasting:
+            raise Sen2ProError(_ONLY_ONCE)
+        tidy(self.output)
+        folder = RunFolder(self.output)
+        plan = self._plan(folder, folder.has_run and not self.restart)
+        with folder.held():
+            self._begin(folder, plan)
+            self._in_parts(folder, plan)
+            self.engine.close()  # what comes next may need the memory
+            try:
+                yield self._summary(plan.about, folder.path, started)
+            except BaseException:
+                so_far = f"the {self.report.rows:,} encoded rows are kept in {folder.path}"
+                _LOG.info("%s; the same command goes on from there", so_far)
+                raise
+            folder.remove()
+
+    def _check_output(self, goes_on: bool) -> None:
+        overwrite = self.overwrite or (goes_on and self.kind != "shards")
+        check_output(self.output, self.kind, self.inputs.paths, overwrite=overwrite)
+
+    def _plan(self, folder: RunFolder, goes_on: bool) -> Plan:
+        """Read the input, start the engine, and say what is to be done."""
         files, columns = self._files(folder, goes_on)
         self.how = How(self.how.ids, self.how.texts, columns, self.how.batch_size, self.how.skip_faults)
         about, self.engine = self._started(files, goes_on)
         unit, shard = unit_rows(about.passes)
-        plan = Plan(about, tuple(files), self.inputs.options(), self.how, self.kind, unit, shard)
-        alone = isinstance(self.engine, InProcess) and plan.units == 1 and self.kind != "shards"
-        if alone and not goes_on:  # there is nothing that could be resumed
-            self._alone(plan.rows, folder)
-            return about
-        with folder.held():
-            if self.restart:
-                folder.clear()
-                folder.write_plan(plan)
-            elif folder.has_run:
-                plans.check_same(plans.read(folder.path), plan, folder.path)
-            else:
-                folder.write_plan(plan)
-            self._in_parts(folder, plan)
-        return about
+        return Plan(about, tuple(files), self.inputs.options(), self.how, self.kind, unit, shard)
 
-    def _check_output(self, goes_on: bool) -> None:
-        """Say what is wrong with the output before the work."""
-        if self.kind != "shards":
-            GaussianWriter(self.output, overwrite=self.overwrite or goes_on)
-            if self.output.exists() and any(_same(self.output, path) for path in self.inputs.paths):
-                raise Sen2ProError(f"{self.output} is a file to be read; give another name for the output")
+    def _begin(self, folder: RunFolder, plan: Plan) -> None:
+        """Write the plan, or compare it with that of the run that is to go on."""
+        if folder.has_run and not self.restart:
+            plans.check_same(plans.read(folder.path), plan, folder.path)
             return
-        if not self.output.absolute().parent.is_dir():
-            raise Sen2ProError(f"there is no folder {self.output.parent}")
-        if not self.output.exists():
-            return
-        if self.output.is_dir() and not any(self.output.iterdir()):
-            self.output.rmdir()
-        elif not self.output.is_dir() or not shard_files.is_folder(self.output):
-            raise Sen2ProError(f"{self.output} is not a folder of shards; name a new one")
-        elif not self.overwrite:
-            raise Sen2ProError(f"{self.output} exists; pass overwrite=True to replace it")
-        else:
-            self._check_replaceable()
-
-    def _check_replaceable(self) -> None:
-        """Refuse to replace a folder that holds what is to be read, or what no run has written."""
-        inside = [path for path in self.inputs.paths if Path(path).resolve().is_relative_to(self.output.resolve())]
-        if inside:
-            raise Sen2ProError(f"{inside[0]} is to be read and lies in {self.output}; give another name for the output")
-        foreign = shard_files.foreign(self.output)
-        if foreign:
-            raise Sen2ProError(
-                f"{self.output} also holds {shown(foreign[0])}, which is not of a folder of shards, so it is not "
-                "replaced; move that away, or name a new folder"
-            )
+        if self.restart:
+            folder.clear()
+        folder.write_plan(plan)
 
     def _files(self, folder: RunFolder, goes_on: bool) -> tuple[list[InputFile], dict[str, str]]:
         """Return what the input holds: as the unfinished run knows it if it is unchanged, else by reading it."""
@@ -231,10 +277,7 @@ class _Run:
     def _once(self, goes_on: bool, folder: RunFolder) -> About:
         """Encode what can be read only once."""
         if goes_on or self.kind == "shards" or not isinstance(self.engine, InProcess) or self.inputs.keep:
-            raise Sen2ProError(
-                "standard input and pipes can be read only once: without workers, engine, shards, columns to keep, or "
-                "an unfinished run to go on with. Write the sentences to a file first"
-            )
+            raise Sen2ProError(_ONLY_ONCE)
         about = self.engine.start(self.model)
         self._alone(None, folder)
         return about
@@ -368,6 +411,9 @@ class _Run:
         done[first] = report
 
     def _finish(self, folder: RunFolder, plan: Plan) -> None:
+        if self.stays:
+            folder.list_shards(plan, self.report)
+            return
         if self.kind == "shards":
             if self.output.exists() and not self.overwrite:  # it was made while we worked
                 raise Sen2ProError(
@@ -379,7 +425,7 @@ class _Run:
             return
         units = [folder.unit(number) for number in range(plan.units)]
         if self.output.exists() and not self.overwrite:
-            if not _holds(self.output, units, self.report):
+            if not holds(self.output, units, self.report):
                 raise Sen2ProError(f"{self.output} exists; pass overwrite=True to replace it")
         else:
             missing = folder.bytes() - shutil.disk_usage(self.output.absolute().parent).free
@@ -406,50 +452,3 @@ class _Run:
         kept = f"{self._rows_of(done, plan):,} of {plan.rows:,} rows are kept in {folder.path}"
         why = f"{os.strerror(error.errno)}; {more}. {kept}; make room, and the same command goes on"
         return OSError(error.errno, why, error.filename or str(self.output))
-
-
-def _same(output: Path, path: str) -> bool:
-    return path != "-" and Path(path).exists() and output.samefile(path)
-
-
-def _holds(output: Path, units: Sequence[Path], report: Report) -> bool:
-    """Tell whether a file is what these units become: a run may be killed between writing it and deleting them."""
-    try:
-        if output.suffix.lower() == ".parquet":
-            skipped = {NOTE: report.to_json()} if report.skipped_rows else {}
-            if {name: text for name, text in outline(output).metadata.items() if name == NOTE} != skipped:
-                return False
-            pieces = stream(output, GROUP)
-        else:
-            stored = read(output)
-            pieces = iter([Piece(stored.gaussian, None, None, {}, {})])
-        full = [unit for unit in units if outline(unit).rows] or units[:1]
-        theirs = (piece for unit in full for piece in stream(unit, GROUP))
-        keep_all = output.suffix.lower() == ".parquet"
-        pairs = zip(_rows(pieces, keep_all), _rows(theirs, keep_all), strict=True)
-        return all(mine == other for mine, other in pairs)
-    except (Sen2ProError, ValueError):
-        return False
-
-
-def _rows(pieces: Iterator[Piece], keep_all: bool) -> Iterator[tuple[object, ...]]:
-    """Yield all that is kept of each row: with ids, texts, totals and columns, or the Gaussian alone."""
-    for piece in pieces:
-        gaussian = piece.gaussian
-        about = (
-            gaussian.signature,
-            tuple(piece.totals),
-            tuple((name, each.type) for name, each in piece.columns.items()),
-        )
-        for row in range(len(gaussian)):
-            numbers = [gaussian.mean[row].tobytes(), gaussian.variance[row].tobytes()]
-            if gaussian.coverage is not None:
-                numbers.append(gaussian.coverage[row].tobytes())
-            if not keep_all:
-                yield gaussian.signature, *numbers
-                continue
-            numbers += [each[row].tobytes() for each in piece.totals.values()]
-            kept = [each[row].as_py() for each in piece.columns.values()]
-            yield (
-                about, *numbers, piece.ids and piece.ids[row], piece.texts and piece.texts[row], *kept,
-            )  # fmt: skip

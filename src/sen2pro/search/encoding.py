@@ -68,6 +68,12 @@ def prompt_name(model: Sen2Pro, side: str) -> str | None:
     return next((name for name in _PROMPT_NAMES[side] if name in model.encoder.prompts), None)
 
 
+def prompt_of_documents(model: Sen2Pro) -> str:
+    """Return what the model puts before a document; nothing if it has no prompt for documents."""
+    name = prompt_name(model, "document")
+    return model.encoder.prompt(None, name) if name else ""
+
+
 def about(texts: Sequence[str], parts: Any) -> Array:
     """Return the total variances of each source and the number of words (n, 3), 0 where unknown."""
     columns = [parts[source].total_variance if source in parts else np.zeros(len(texts)) for source in SOURCES]

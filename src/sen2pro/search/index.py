@@ -19,7 +19,7 @@ from sen2pro.progress import Show, progress
 from sen2pro.search import folder as folders
 from sen2pro.search.batches import CHUNK, check_nul, chunks, last_of_each, told
 from sen2pro.search.calibration import Calibration, calibration, loaded
-from sen2pro.search.encoding import Encoded, TextEncoder
+from sen2pro.search.encoding import Encoded, TextEncoder, prompt_of_documents
 from sen2pro.search.faiss_store import FaissStore
 from sen2pro.search.finding import nearest, results
 from sen2pro.search.ranking import PLAIN, Ranking, ranking
@@ -39,7 +39,7 @@ from sen2pro.search.store import (
 from sen2pro.signature import MATTERS, Signature
 
 MOST_HITS = 10_000
-_DUPLICATES = ("refuse", "replace")
+DUPLICATES = ("refuse", "replace")
 _OF_THE_INDEX = (*MATTERS, "samples", "max_length", "prompt")  # what may not differ between building and searching
 
 
@@ -126,27 +126,33 @@ class Index:
     def from_file(
         cls, model: Sen2Pro, path: str | Path, *, store: str | None = None, name: str = "sen2pro",
         kind: str | None = None, ranking: str = "mean-cosine", alpha: float | str | None = None,
-        confidence: SearchConfidence | str | Path | None = None, duplicates: str = "refuse", overwrite: bool = False,
-        allow_pickle: bool = False, show_progress_bar: Show = None,
+        metadata: Sequence[str] | None = None, confidence: SearchConfidence | str | Path | None = None,
+        duplicates: str = "refuse", overwrite: bool = False, allow_pickle: bool = False,
+        show_progress_bar: Show = None,
     ) -> Index:  # fmt: skip
         """Make an index of what `sen2pro encode` wrote, a Parquet file or a folder of shards, without encoding again.
 
         `model` must be the one that made the file, with its settings. Such a file has no plain vectors, so documents
-        are ranked by the cosine of the means, or by a distance. Other parameters are as for `build`.
+        are ranked by the cosine of the means, or by a distance. Columns that were kept in it become metadata: all of
+        them, or those that `metadata` names. A value that is missing is left out. Other parameters are as for `build`.
         """
         from sen2pro.search.encoded_file import EncodedFile
 
-        file = EncodedFile(path)
+        file = EncodedFile(path, metadata)
         _check_signature(file.signature, TextEncoder(model).signature, "the file")
+        if prompt := prompt_of_documents(model):
+            what = f"this model puts {prompt!r} before each document, but the file was encoded without it"
+            warnings.warn(f"{what}; hits may be worse than those of Index.build", Sen2ProWarning, stacklevel=2)
         index = cls._new(model, store, name, kind, ranking, alpha, overwrite, allow_pickle, confidence)
-        replace = one_of("duplicates", duplicates, _DUPLICATES) == "replace"
+        replace = one_of("duplicates", duplicates, DUPLICATES) == "replace"
         done = 0
         with progress(len(file), show_progress_bar, threshold=20 * CHUNK, unit="rows", title="indexing") as advance:
-            for encoded, ids, texts in file.batches(CHUNK):
-                names = check_ids(ids if ids is not None else range(done, done + len(encoded)))
-                rows = index._rows(encoded, names, texts or [""] * len(encoded), check_metadata(None, len(encoded)))
+            for batch in file.batches(CHUNK):
+                number = len(batch.encoded)
+                names = check_ids(batch.ids if batch.ids is not None else range(done, done + number))
+                rows = index._rows(batch.encoded, names, batch.texts or [""] * number, batch.metadata)
                 done += index._write(rows, replace, done)
-                advance(len(encoded))
+                advance(number)
         index._store.finish()
         return index
 
@@ -173,21 +179,8 @@ class Index:
         cls, model: Sen2Pro, store: str | None, name: str, kind: str | None, by: str, alpha: float | str | None,
         overwrite: bool, allow_pickle: bool, confidence: Any,
     ) -> Index:  # fmt: skip
-        encoder, chosen = TextEncoder(model), ranking(by, alpha)
-        if not encoder.has_gaussians and by != PLAIN:
-            raise Sen2ProError(
-                f"this model has no head, so one pass gives no distributions to rank by {by!r}; rank by 'cosine', fit "
-                "a head (Sen2Pro.distill), or ask for samples: Sen2Pro(..., samples=15)"
-            )
-        kind = one_of("kind", kind or ("flat" if store is None or not chosen.graph else "hnsw"), KINDS)
-        if kind == "hnsw" and not chosen.graph:
-            raise Sen2ProError(
-                f"a graph finds hardly any neighbour by {by!r}; pass kind='flat', or rank by another name"
-            )
-        dimensions = check_whole("the number of dimensions", chosen.size(model.dim), 1, MOST_DIMENSIONS)
-        about = About(encoder.signature, by, chosen.alpha, chosen.metric, dimensions, kind)
-        fitted = loaded(confidence)
-        calibration(fitted, encoder.signature, by)  # what is wrong with it is said before a store is made
+        about, fitted = described(model, store, kind, by, alpha), loaded(confidence)
+        calibration(fitted, about.signature, by)  # what is wrong with it is said before a store is made
         index = cls(model, create(store, name, about, overwrite=overwrite, allow_pickle=allow_pickle), fitted)
         if store is not None and fitted is not None:
             index.save()
@@ -264,7 +257,7 @@ class Index:
         self, texts: Iterable[str], ids: Iterable[Any], metadata: Iterable[Mapping[str, Any]] | None,
         duplicates: str, show: Show, total: int | None, *, exact: bool,
     ) -> int:  # fmt: skip
-        replace = one_of("duplicates", duplicates, _DUPLICATES) == "replace"
+        replace = one_of("duplicates", duplicates, DUPLICATES) == "replace"
         with suppress(TypeError):
             total = len(texts) if total is None else total  # type: ignore[arg-type]
         done = 0
@@ -418,6 +411,25 @@ class Index:
         own = self._folder is not None and target.resolve() == self._folder.resolve()
         folders.save(self._store, target, overwrite=overwrite or own)
         self._folder = target
+
+
+def described(model: Sen2Pro, store: str | None, kind: str | None, by: str, alpha: float | str | None) -> About:
+    """Return how a new index would be made, with its defaults; what cannot be made is an error. For `Index.build`.
+
+    >>> described(Sen2Pro("all-MiniLM-L6-v2"), None, None, "mean-cosine", None).kind
+    'flat'
+    """
+    encoder, chosen = TextEncoder(model), ranking(by, alpha)
+    if not encoder.has_gaussians and by != PLAIN:
+        raise Sen2ProError(
+            f"this model has no head, so one pass gives no distributions to rank by {by!r}; rank by 'cosine', fit a "
+            "head (Sen2Pro.distill), or ask for samples: Sen2Pro(..., samples=15)"
+        )
+    kind = one_of("kind", kind or ("flat" if store is None or not chosen.graph else "hnsw"), KINDS)
+    if kind == "hnsw" and not chosen.graph:
+        raise Sen2ProError(f"a graph finds hardly any neighbour by {by!r}; pass kind='flat', or rank by another name")
+    dimensions = check_whole("the number of dimensions", chosen.size(model.dim), 1, MOST_DIMENSIONS)
+    return About(encoder.signature, by, chosen.alpha, chosen.metric, dimensions, kind)
 
 
 def _check_signature(kept: Signature | None, given: Signature, what: str = "the index") -> None:

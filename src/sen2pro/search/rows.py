@@ -17,7 +17,7 @@ Value = str | int | float | bool
 Where = dict[str, list[Value]]  # key -> the values that a document may have
 ABOUT = ("model_variance", "data_variance", "words")  # what a confidence needs of a document; 0 is unknown
 LONGEST_ID = 512  # letters: a database keeps ids in a tree whose entries must be short
-_LARGEST_WHOLE = 1 << 53  # beyond it JSON readers round
+LARGEST_WHOLE = 1 << 53  # beyond it JSON readers round
 _KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 
 
@@ -76,7 +76,7 @@ def check_ids(ids: Any, rows: int | None = None) -> list[str]:
 
 
 def _check_id(number: int, value: Any) -> str:
-    id = str(value) if is_whole(value) and abs(value) < _LARGEST_WHOLE else check_text(f"id {number}", value)
+    id = str(value) if is_whole(value) and abs(value) < LARGEST_WHOLE else check_text(f"id {number}", value)
     if not id or len(id) > LONGEST_ID or "\0" in id:
         raise Sen2ProError(f"id {number} must have 1 to {LONGEST_ID} letters and no NUL, not {shown(id)}")
     return id
@@ -134,7 +134,7 @@ def check_value(key: Any, value: Any) -> Value:
     """Return a text, a number or a truth value, as JSON has them."""
     if isinstance(value, (bool, np.bool_)):
         return bool(value)
-    if is_whole(value) and abs(value) <= _LARGEST_WHOLE:
+    if is_whole(value) and abs(value) <= LARGEST_WHOLE:
         return int(value)
     if isinstance(value, (float, np.floating)) and np.isfinite(value):
         return float(value)

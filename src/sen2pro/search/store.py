@@ -37,6 +37,10 @@ class StoreUnavailable(Sen2ProError):
     """A store does not answer, or dropped the connection; to try again may help."""
 
 
+class NoIndex(Sen2ProError):
+    """There is no index of this name."""
+
+
 class DuplicateIds(Sen2ProError):
     """Ids are in the index already, or stand twice among those to be added; `ids` are some of them."""
 
@@ -136,6 +140,25 @@ def connect(url: str, name: str, *, allow_pickle: bool = False) -> Store:
     return _engine(url, allow_pickle).connect(url, check_name(name))
 
 
+def check_new(url: str | None, name: str, *, overwrite: bool = False, allow_pickle: bool = False) -> None:
+    """Say what stands in the way of a new index before the work; engines within this process are not asked."""
+    check_name(name)
+    engine = None if url is None else _engine(url, allow_pickle)
+    if engine is None or url is None or url.split("://", 1)[1].startswith((":memory:", "/")):
+        return
+    try:
+        engine.connect(url, name).close()
+    except NoIndex:
+        return
+    except StoreUnavailable:
+        raise
+    except Sen2ProError:
+        if not overwrite:
+            raise
+    if not overwrite:
+        raise Sen2ProError(f"there is an index {name!r} already; pass overwrite=True, or another name=...")
+
+
 def is_address(place: Any) -> bool:
     """Tell whether a text is the address of a store, and not a folder."""
     return isinstance(place, str) and "://" in place
@@ -202,7 +225,7 @@ def missing(package: str, extra: str) -> Sen2ProError:
 def read_about(content: Mapping[str, Any] | None, place: str) -> tuple[About, dict[str, Any] | None]:
     """Return how an index was made and the confidence that is kept with it, or say that there is no index."""
     if content is None:
-        raise Sen2ProError(f"there is no index {place}; build it first: Index.build(model, texts, store=..., name=...)")
+        raise NoIndex(f"there is no index {place}; build it first: Index.build(model, texts, store=..., name=...)")
     kept = dict(content)
     confidence = kept.pop("confidence", None)
     return About.from_json(kept, place), confidence
