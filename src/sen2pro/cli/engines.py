@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 _ENGINES = ("local", "ray")
 Workers = Annotated[
-    int | None, Option(help="Processes, each with one thread; with --engine ray, actors (default there: all CPUs).", min=1)
+    int | None,
+    Option(help="Processes, each with one thread; with --engine ray, actors (default there: all CPUs).", min=1),
 ]
 EngineName = Annotated[str, Option("--engine", help="local, or ray for a cluster.")]
 Address = Annotated[str | None, Option(help="Of a Ray cluster. (default: one on this machine)")]

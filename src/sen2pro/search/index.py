@@ -149,7 +149,11 @@ class Index:
         with progress(len(file), show_progress_bar, threshold=20 * CHUNK, unit="rows", title="indexing") as advance:
             for batch in file.batches(CHUNK):
                 number = len(batch.encoded)
-                names = check_ids(batch.ids if batch.ids is not None else range(done, done + number))
+                try:
+                    names = check_ids(batch.ids if batch.ids is not None else range(done, done + number))
+                    index._refuse_duplicates(names, replace)
+                except Sen2ProError as error:
+                    raise told(error, done) from None
                 rows = index._rows(batch.encoded, names, batch.texts or [""] * number, batch.metadata)
                 done += index._write(rows, replace, done)
                 advance(number)
