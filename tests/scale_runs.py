@@ -5,10 +5,11 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
+import pytest
 from conftest import WORDS
 
 from sen2pro import Sen2Pro
-from sen2pro.scale import encode_files
+from sen2pro.scale import InProcess, encode_files
 
 SAMPLES = 2
 
@@ -38,3 +39,22 @@ def undisturbed(model: Sen2Pro, inputs, folder: Path, **options) -> bytes:
 
 def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
+
+
+class Stops(InProcess):
+    """An engine whose process is stopped after some units, as by Ctrl-C."""
+
+    def __init__(self, after):
+        super().__init__()
+        self.after = after
+
+    def run(self, units, place, how, advance):
+        for number, done in enumerate(super().run(units, place, how, advance)):
+            yield done
+            if number + 1 == self.after:
+                raise KeyboardInterrupt
+
+
+def stopped(model, inputs, output, after=2, **options):
+    with pytest.raises(KeyboardInterrupt):
+        encode_files(model, inputs, output, engine=Stops(after), **options)

@@ -7,10 +7,10 @@ import signal
 import numpy as np
 import pyarrow as pa
 import pytest
-from scale_runs import names, some_texts, tiny_model, undisturbed, write_lines
+from scale_runs import Stops, names, some_texts, tiny_model, undisturbed, write_lines
 from test_cli import spawn
 from test_killed_runs import stop, wait_for
-from test_scale import Stops, poison, poisoned  # noqa: F401  a fixture
+from test_scale_faults import poison, poisoned  # noqa: F401  a fixture
 from test_scale_killed import units
 
 ray = pytest.importorskip("ray")

@@ -9,11 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from scale_runs import names, some_texts, tiny_model, write_lines
+from scale_runs import Stops, names, some_texts, tiny_model, write_lines
 from search_stores import Server
 from test_cli import run, spawn
 from test_killed_runs import stop, wait_for
-from test_scale import Stops
 from test_scale_killed import units
 
 from sen2pro import Gaussian, Sen2Pro, Sen2ProError, Sen2ProWarning
