@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from scale_runs import Stops, names, some_texts, tiny_model, undisturbed, write_lines
-from test_cli import spawn
-from test_killed_runs import stop, wait_for
+from test_cli import run, spawn
+from test_killed_runs import partials, stop, wait_for
 from test_scale_faults import poison, poisoned  # noqa: F401  a fixture
 from test_scale_killed import units
 
@@ -169,6 +169,38 @@ def test_a_killed_driver_loses_nothing(cluster, shared_folder, tmp_path, monkeyp
     assert summary.resumed >= 1024
     assert output.read_bytes() == undisturbed(model, source, tmp_path / "undisturbed")
     assert names(tmp_path) == ["in.txt", "out.parquet", "undisturbed"]
+
+
+@pytest.mark.parametrize(("how", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGINT, 130)])
+def test_a_stopped_driver_exits_as_without_ray(cluster, shared_folder, tmp_path, how, code):
+    source = write_lines(tmp_path / "in.txt", some_texts(12_000))
+    arguments = ("encode", source, tmp_path / "out.parquet", "-m", shared_folder, "--samples", "2", "--engine", "ray")
+    process = spawn(*arguments, "--workers", "1", "--address", cluster.address)
+    wait_for(process, lambda: units(tmp_path))
+    _, errors = stop(process, how)
+    assert process.returncode == code, errors
+    assert "Traceback" not in errors
+    assert "the same command goes on from there" in errors
+    assert not partials(tmp_path)
+
+
+def test_an_index_and_predictions_by_the_cluster_are_those_of_one_machine(cluster, fitted, shared_folder, tmp_path):
+    source = write_lines(tmp_path / "in.txt", some_texts(600))
+    fitted.save(tmp_path / "classifier")
+    predict = ("classify", "predict", tmp_path / "classifier", source)
+    for name, options in (("here", ["--workers", "1"]), ("there", ["--engine", "ray", "--workers", "2"])):
+        for command in (
+            ("index", source, tmp_path / f"{name}-index"),
+            (*predict, tmp_path / f"{name}.jsonl", "-m", shared_folder),
+        ):
+            result = run(*command, *options)
+            assert result.exit_code == 0, result.output
+    assert (tmp_path / "here.jsonl").read_bytes() == (tmp_path / "there.jsonl").read_bytes()
+    files = names(tmp_path / "here-index")
+    assert files == names(tmp_path / "there-index")
+    for each in files:
+        assert (tmp_path / "here-index" / each).read_bytes() == (tmp_path / "there-index" / each).read_bytes()
+    assert names(tmp_path) == ["classifier", "here-index", "here.jsonl", "in.txt", "there-index", "there.jsonl"]
 
 
 def test_what_is_wrong_with_the_model_is_one_error(cluster, source, tmp_path):

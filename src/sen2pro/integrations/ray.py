@@ -6,6 +6,7 @@ It needs the extra `ray`. The model travels as its settings, so a folder that th
 from __future__ import annotations
 
 import logging
+import os
 import pickle
 import signal
 import statistics
@@ -24,6 +25,7 @@ from sen2pro.files.atomic import replacing
 from sen2pro.files.gaussians import COLUMNS
 from sen2pro.files.sentences import Record
 from sen2pro.model import Sen2Pro
+from sen2pro.scale.cluster import Exits, check_address
 from sen2pro.scale.engines import MOST_DEATHS, Counted, Model, Place, describe, loaded, portable
 from sen2pro.scale.plan import About
 from sen2pro.scale.units import Advance, How, Report, Unit, encode_chunk, encode_unit_bytes
@@ -215,9 +217,15 @@ class RayEngine:
     _starting: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)  # what it will say -> actor
     _began: bool = field(default=False, init=False, repr=False)
     _pickled: bytes = field(default=b"", init=False, repr=False)
+    _exits: Exits = field(default_factory=Exits, init=False, repr=False)
 
     def start(self, model: Model) -> About:
         """Connect to the cluster, start the actors, and ask the first of them what the model is."""
+        self._exits.watch()
+        with self._exits.kept():
+            return self._start(model)
+
+    def _start(self, model: Model) -> About:
         if self.workers is not None:
             check_whole("workers", self.workers, 1)
         self._pickled = pickle.dumps(model if isinstance(model, (Settings, Sen2Pro)) else loaded(model))
@@ -238,16 +246,21 @@ class RayEngine:
             return
         quiet: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
         before = signal.getsignal(signal.SIGTERM)
-        if self.address is not None:
-            _LOG.info(
-                "connecting to the Ray cluster at %s; for a wrong address, Ray takes minutes to say so", self.address
-            )
+        address = self.address or os.environ.get("RAY_ADDRESS")
+        if address:
+            check_address(address)
+            _LOG.info("connecting to the Ray cluster at %s", address)
         try:
             ray.init(self.address, **quiet)
         except (ConnectionError, ValueError, RuntimeError) as error:
-            raise Sen2ProError(f"there is no Ray cluster at {self.address!r}: {error}") from None
-        if threading.current_thread() is threading.main_thread() and before is not None:
-            signal.signal(signal.SIGTERM, before)  # Ray's own handler ends the process with a trace
+            raise Sen2ProError(f"there is no Ray cluster at {address!r}: {error}") from None
+        except SystemExit as error:
+            if error.code == signal.SIGTERM and callable(before):  # Ray has a handler of its own until we take it back
+                before(signal.SIGTERM, None)
+            raise
+        finally:
+            if threading.current_thread() is threading.main_thread() and before is not None:
+                signal.signal(signal.SIGTERM, before)
         self._began = True
 
     def _add_actor(self) -> None:
@@ -270,6 +283,10 @@ class RayEngine:
 
     def run(self, units: Iterator[Unit], place: Place, how: How, advance: Advance) -> Iterator[tuple[Unit, Report]]:
         """Give units to idle actors, write what comes back, and yield it."""
+        with self._exits.kept():
+            yield from self._run(units, place, how, advance)
+
+    def _run(self, units: Iterator[Unit], place: Place, how: How, advance: Advance) -> Iterator[tuple[Unit, Report]]:
         idle, tasks = list(self._actors), dict[Any, _Task]()
         again: list[Unit] = []
         deaths: dict[int, int] = {}
@@ -376,6 +393,7 @@ class RayEngine:
 
     def close(self) -> None:
         """End the actors, and the cluster if this engine started it."""
+        self._exits.forget()
         if not ray.is_initialized():
             return
         for actor in (*self._actors, *self._starting.values()):
