@@ -182,6 +182,23 @@ def test_parts_of_another_input_are_not_used(model, tmp_path):
 
 
 @pytest.mark.usefixtures("small_units")
+def test_a_part_that_was_damaged_meanwhile_is_encoded_anew(model, tmp_path, monkeypatch):
+    monkeypatch.setattr(plan, "SHARD", 512)
+    source, output = write_lines(tmp_path / "in.txt", some_texts(1000)), tmp_path / "out"
+    with pytest.raises(ZeroDivisionError), shards_for(model, source, output):
+        1 / 0  # noqa: B018
+    damaged = tmp_path / "out.parts" / "shard-000001.parquet"
+    content = bytearray(damaged.read_bytes())
+    content[200] ^= 255
+    damaged.write_bytes(content)
+    with pytest.raises(Sen2ProError, match="damaged on the disk and is deleted; start again"), \
+         shards_for(model, source, output):  # fmt: skip
+        pytest.fail("a damaged part was given to be used")
+    with shards_for(model, source, output) as summary:
+        assert (summary.resumed, read(summary.output).texts) == (512, some_texts(1000))
+
+
+@pytest.mark.usefixtures("small_units")
 def test_ids_that_an_index_refuses_cost_no_second_encoding(documents, tmp_path):
     arguments = ("index", documents, tmp_path / "out", "--id-column", "year", "--workers", "1")
     refused = run(*arguments)

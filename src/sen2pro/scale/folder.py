@@ -14,7 +14,7 @@ from sen2pro.files import documents, shards
 from sen2pro.files.atomic import abandoning, locked, remove_abandoned
 from sen2pro.files.gaussians import GaussianWriter, outline
 from sen2pro.scale import plan as plans
-from sen2pro.scale.joining import check_readable, join
+from sen2pro.scale.joining import check_readable, join, pieces_of
 from sen2pro.scale.plan import Plan
 from sen2pro.scale.units import NOTE, Report
 
@@ -142,6 +142,12 @@ class RunFolder:
             report.skipped_rows,
         )
         shutil.rmtree(self._units, ignore_errors=True)
+
+    def check_shards(self, plan: Plan) -> None:
+        """Compare all shards with their digests; one that is damaged is deleted, and an error says so."""
+        for number in range(-(-plan.units // plan.units_of_shard)):
+            for _ in pieces_of(self.shard(number)):
+                pass
 
     def finish_shards(self, plan: Plan, report: Report) -> None:
         """Write the list of the shards; the folder becomes the output."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from sen2pro.errors import Sen2ProError, first_line
@@ -46,22 +46,27 @@ def check_readable(path: Path, error: Sen2ProError) -> None:
         ) from None
 
 
+def pieces_of(path: Path) -> Iterator[Piece]:
+    """Yield the rows of a part, which is compared with its digest, and deleted if it is damaged."""
+    try:
+        yield from stream(path, GROUP)
+    except Sen2ProError as error:
+        check_readable(path, error)
+        path.unlink(missing_ok=True)
+        raise Sen2ProError(
+            f"a part of the run was damaged on the disk and is deleted; start again to encode it anew ({error})"
+        ) from None
+
+
 def join(units: Iterable[Path], writer: GaussianWriter, advance: Callable[[float], None] = lambda _: None) -> None:
     """Write the rows of all units, in their order; each is compared with its digest, and deleted if it is damaged."""
     groups, rows, empty = Regrouped(writer), 0, None
     for path in units:
         empty = empty or path
-        try:
-            for piece in stream(path, GROUP):
-                groups.add(piece)
-                rows += len(piece.gaussian)
-                advance(len(piece.gaussian))
-        except Sen2ProError as error:
-            check_readable(path, error)
-            path.unlink(missing_ok=True)
-            raise Sen2ProError(
-                f"a part of the run was damaged on the disk and is deleted; start again to encode it anew ({error})"
-            ) from None
+        for piece in pieces_of(path):
+            groups.add(piece)
+            rows += len(piece.gaussian)
+            advance(len(piece.gaussian))
     groups.finish()
     if not rows and empty is not None:
         writer.write(read(empty).gaussian)

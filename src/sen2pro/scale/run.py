@@ -227,6 +227,8 @@ class _Run:
         with folder.held():
             self._begin(folder, plan)
             self._in_parts(folder, plan)
+            if self.resumed:
+                folder.check_shards(plan)
             self.engine.close()  # what comes next may need the memory
             try:
                 yield self._summary(plan.about, folder.path, started)
