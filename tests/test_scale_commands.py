@@ -372,6 +372,7 @@ def test_kept_columns_become_metadata(one_pass, tmp_path, monkeypatch, shards):
         ("share", [0.5, float("nan")], "a number is finite, not nan"),
         ("share", [float("inf"), None], "a number is finite, not inf"),
         ("word", ["x", "a\0b"], "a text holds no NUL"),
+        ("word", pa.array([b"x", b"\xff"], pa.binary()).view(pa.string()), "it holds what is no text of UTF-8"),
     ],
 )
 def test_a_column_that_cannot_be_metadata_is_left_out_or_refused(one_pass, tmp_path, name, values, why):
