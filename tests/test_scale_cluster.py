@@ -3,6 +3,7 @@
 import os
 import signal
 import socket
+import sys
 
 import pytest
 from scale_runs import names, write_lines
@@ -68,6 +69,16 @@ def test_the_command_line_names_the_address(closed, tmp_path, monkeypatch, how):
     source = write_lines(tmp_path / "in.txt", ["one dog"])
     result = run("encode", source, tmp_path / "out.parquet", "--engine", "ray", *options)
     assert (result.exit_code, f"nobody answers at '{address}'" in " ".join(result.output.split())) == (2, True)
+    assert names(tmp_path) == ["in.txt"]
+
+
+def test_ray_that_is_not_installed_is_one_line(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    monkeypatch.delitem(sys.modules, "sen2pro.integrations.ray", raising=False)
+    source = write_lines(tmp_path / "in.txt", ["one dog"])
+    for command in ("encode", "index"):
+        result = run(command, source, tmp_path / "out.parquet", "--engine", "ray")
+        assert (result.exit_code, "pip install 'sen2pro[ray]'" in " ".join(result.output.split())) == (2, True)
     assert names(tmp_path) == ["in.txt"]
 
 

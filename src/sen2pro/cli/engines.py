@@ -65,8 +65,13 @@ class Crowd:
         """Return the engine; None is processes of this machine."""
         if not self.is_cluster:
             return None
-        from sen2pro.integrations.ray import RayEngine
-
+        try:
+            from sen2pro.integrations.ray import RayEngine
+        except ModuleNotFoundError as error:
+            why = f"there is no module {error.name}"
+            raise Sen2ProError(
+                f"--engine ray needs Ray, but {why}; install it with: pip install 'sen2pro[ray]'"
+            ) from None
         return RayEngine(self.workers, address=self.address, gpus=1 if str(device).startswith("cuda") else 0)
 
     @contextmanager
