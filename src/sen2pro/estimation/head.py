@@ -44,7 +44,10 @@ TRANSFORMS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {  # 
 def basis(scalars: Array64) -> Array64:
     """Return the terms that a head fits without penalty: smooth functions of length and norm."""
     t, w, s = scalars.T
-    return np.stack([np.ones_like(t), t, t**2, t**3, np.exp(-t), w, w**2, np.exp(-w), s, s**2, s * t], axis=1)
+    terms = np.empty((len(scalars), 11))  # faster than np.stack for a single text
+    for column, term in enumerate((1.0, t, t**2, t**3, np.exp(-t), w, w**2, np.exp(-w), s, s**2, s * t)):
+        terms[:, column] = term
+    return terms
 
 
 @dataclass(frozen=True, eq=False)
