@@ -91,6 +91,11 @@ def pairs(model: Sen2Pro, name: str) -> tuple[list[str], list[str], Encoded, Enc
 
 
 def intents(model: Sen2Pro, split: str) -> tuple[Encoded, np.ndarray]:
-    """Return the texts of CLINC150 and their intents."""
+    """Return the texts of CLINC150, encoded, and their intents."""
     rows = list(objects(need(f"confidence/clinc150_{split}.jsonl")))
-    return encoded(model, [row.text("text") for row in rows]), np.array([row.text("label") for row in rows])
+    return encoded(model, intent_texts(split)), np.array([row.text("label") for row in rows])
+
+
+def intent_texts(split: str) -> list[str]:
+    """Return the texts of CLINC150."""
+    return [row.text("text") for row in objects(need(f"confidence/clinc150_{split}.jsonl"))]

@@ -122,11 +122,23 @@ def engines(model: Sen2Pro, rows: int, names: list[str]) -> dict[str, Any]:
     return results
 
 
-def measured(index: Index, queries: Encoded, alone: Callable[[int], Any], **more: Any) -> dict[str, Any]:
-    """Return the times of an index and of its engine alone, and what the index finds."""
-    one = one_by_one(queries)
-    both = latencies({"ms": lambda number: asked(index, one[number], K), "ms alone": alone}, **more)
-    return both | {"results": asked(index, search_data.take(queries, np.arange(ASKED)), K)}
+def measured(index: Index, queries: Encoded, alone: Callable[[np.ndarray], Any], **more: Any) -> dict[str, Any]:
+    """Return the times of an index and of its engine alone, without and with the pass of the network; and the hits.
+
+    `alone` searches with one plain vector.
+    """
+    one, texts = one_by_one(queries), search_data.intent_texts("test")
+    times = latencies(
+        {
+            "ms": lambda number: asked(index, one[number], K),
+            "ms alone": lambda number: alone(queries.plain[number]),
+            "ms with the pass": lambda number: index.search(texts[number], K),
+            "ms alone with the pass": lambda number: alone(index.model.sen2vec(texts[number])),
+        },
+        **more,
+    )
+    times["time with the pass"] = times["ms with the pass"] / times["ms alone with the pass"]
+    return times | {"results": asked(index, search_data.take(queries, np.arange(ASKED)), K)}
 
 
 def size_of(folder: Path) -> int:
@@ -147,8 +159,8 @@ def _faiss(kind: str) -> Callable[..., Any]:
             plain.add(docs.plain[start : start + 2048])
         ids = [str(row) for row in range(len(texts))]
 
-        def search(number: int) -> Any:
-            scores, rows = plain.search(queries.plain[number : number + 1], K)
+        def search(vector: np.ndarray) -> Any:
+            scores, rows = plain.search(vector[None], K)
             return [(ids[row], texts[row], score) for row, score in zip(rows[0], scores[0], strict=True)]
 
         found = measured(index, queries, search)
@@ -205,9 +217,9 @@ def _postgres(model: Sen2Pro, docs: Encoded, queries: Encoded, texts: list[str],
             own.execute("ANALYZE alone")
             own.execute("SET hnsw.ef_search = 200")
 
-            def search(number: int) -> Any:
+            def search(vector: np.ndarray) -> Any:
                 query = "SELECT id, text, vector <#> %b AS far FROM alone ORDER BY far LIMIT %s"
-                return own.execute(query, [queries.plain[number], K], binary=True).fetchall()
+                return own.execute(query, [vector, K], binary=True).fetchall()
 
             found = measured(index, queries, search, server=True)
             for name, table in (("bytes", "ours"), ("bytes alone", "alone")):
@@ -227,8 +239,8 @@ def _qdrant(model: Sen2Pro, docs: Encoded, queries: Encoded, texts: list[str], f
     client = QdrantClient(":memory:")
     _fill_qdrant(client, docs, texts)
 
-    def search(number: int) -> Any:
-        request = models.QueryRequest(query=queries.plain[number].tolist(), limit=K, with_payload=True)
+    def search(vector: np.ndarray) -> Any:
+        request = models.QueryRequest(query=vector.tolist(), limit=K, with_payload=True)
         return client.query_batch_points("alone", requests=[request])
 
     found = measured(index, queries, search, count=30, rounds=3)

@@ -194,7 +194,7 @@ def test_coverage_does_not_follow_the_length():
     for part in (found[short], found[~short]):
         assert 0.3 < np.median(part) < 0.7
         assert (part < 0.05).mean() < 0.15
-    far = states._replace(vectors=states.vectors * 6)
+    far = replace(states, vectors=states.vectors * 6)
     assert (coverage(far) < 0.01).mean() > 0.9
 
 

@@ -174,7 +174,8 @@ class Network:
 
     def _attention(self, inputs: Tensor, bias: Tensor, layout: Layout, dropout: KeyedDropout | None) -> Tensor:
         """Attend within each sentence: (tokens, 3 width), which still lack their bias, give (tokens, width)."""
-        parts, size = [], self.width // self.heads
+        size = self.width // self.heads
+        result = torch.empty(len(inputs), self.width)
         for _, rows, length in layout.groups:
             three = inputs[rows].view(-1, length, 3, self.heads, size).permute(2, 0, 3, 1, 4)
             # One pass adds the bias and puts the tokens of a head side by side.
@@ -192,8 +193,8 @@ class Network:
                 if dropout is not None and (kept := dropout.mask(scores.shape, self.attention_rate)) is not None:
                     scores *= kept
                 mixed = torch.bmm(scores.flatten(0, 1), value).view(-1, self.heads, length, query.shape[2])
-            parts.append(mixed.transpose(1, 2).reshape(-1, self.width))
-        return torch.cat(parts) if len(parts) > 1 else parts[0]
+            result[rows].view(-1, length, self.heads, size).copy_(mixed.transpose(1, 2))
+        return result
 
     def _relative(self, length: int) -> Tensor:
         """Return MPNet's bias of relative positions, (heads, length, length)."""
@@ -209,7 +210,7 @@ def _softmax(scores: Tensor) -> Tensor:
     """
     if scores.shape[-1] <= _NARROW:
         low, high = torch.aminmax(scores)
-        if low > -_SAFE and high < _SAFE:  # no if one is not a number
+        if low.item() > -_SAFE and high.item() < _SAFE:  # no if one is not a number
             scores = scores.exp_()
             return scores.div_(scores.sum(dim=-1, keepdim=True))
     return torch.softmax(scores, dim=-1)

@@ -46,7 +46,8 @@ class Layout:
 
     def averages(self, states: Tensor) -> Tensor:
         """Return the average over the tokens of each sentence: (tokens, width) gives (sentences, width)."""
-        return torch.cat([torch.unflatten(states[rows], 0, (-1, length)).mean(1) for _, rows, length in self.groups])
+        parts = [states[rows].view(-1, length, states.shape[1]).mean(1) for _, rows, length in self.groups]
+        return torch.cat(parts) if len(parts) > 1 else parts[0]
 
     def first_tokens(self, states: Tensor) -> Tensor:
         """Return the state of each sentence's first token: (tokens, width) gives (sentences, width)."""

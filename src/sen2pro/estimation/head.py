@@ -44,7 +44,10 @@ TRANSFORMS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {  # 
 def basis(scalars: Array64) -> Array64:
     """Return the terms that a head fits without penalty: smooth functions of length and norm."""
     t, w, s = scalars.T
-    return np.stack([np.ones_like(t), t, t**2, t**3, np.exp(-t), w, w**2, np.exp(-w), s, s**2, s * t], axis=1)
+    terms = np.empty((len(scalars), 11))  # faster than np.stack for a single text
+    for column, term in enumerate((1.0, t, t**2, t**3, np.exp(-t), w, w**2, np.exp(-w), s, s**2, s * t)):
+        terms[:, column] = term
+    return terms
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,8 +75,14 @@ class Linear:
         if self.layers is not None and self.states.shape[1]:
             features = states.features(self.layers)
             _check_width(features, self.states)
-            result = result + features @ self.states @ self.directions
+            first, second = self._tables
+            result = result + features.astype(first.dtype) @ first @ second
         return np.asarray(result)
+
+    @cached_property
+    def _tables(self) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Both tables, float32 at least: numpy would convert float16 anew in each product."""
+        return _full(self.states), _full(self.directions)
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,9 +105,13 @@ class Coverage:
         features = np.concatenate([states.features(self.layers), states.scalars()], axis=1)
         _check_width(features, self.centre)
         z = (features - self.centre) / self.scale
-        along = z @ self.axes
+        along = (z.astype(np.float32) @ self._full_axes).astype(np.float64)
         rest = np.maximum((z**2).sum(axis=1) - (along**2).sum(axis=1), 0) / self.rest**2
         return np.asarray((((along / self.spread) ** 2).sum(axis=1) + rest) / z.shape[1])
+
+    @cached_property
+    def _full_axes(self) -> NDArray[Any]:
+        return _full(self.axes)
 
     def place(self, states: States) -> Array64:
         """Return (n,) how far out each sentence is, among text of its length if `lengths` are known."""
@@ -134,6 +147,10 @@ class Passages:
         """Return (n, 2): x and its square, of scalars (n, 3); text longer than any known counts as the longest."""
         x = np.maximum(np.minimum(scalars[:, 1], longest) - self.high[1], 0)
         return np.stack([x, x**2], axis=1)
+
+
+def _full(table: NDArray[Any]) -> NDArray[Any]:
+    return table.astype(np.promote_types(table.dtype, np.float32), copy=False)
 
 
 def _check_width(features: Array64, weights: NDArray[Any]) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, fields
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -69,8 +70,11 @@ class SpecificityHead:
         return np.asarray(-np.log(np.maximum(moved, 1e-12)) + _NAMES * self._predict(states)[:, 1:].sum(axis=1))
 
     def _predict(self, states: States) -> Array64:
-        linear = Linear(self.layers, self.terms, self.states, self.directions)
-        return linear(states, np.clip(states.scalars(), self.low, self.high))
+        return self._linear(states, np.clip(states.scalars(), self.low, self.high))
+
+    @cached_property
+    def _linear(self) -> Linear:
+        return Linear(self.layers, self.terms, self.states, self.directions)
 
     def score(self, value: Array64) -> Array64:
         """Return which percentage of the corpus is less specific."""

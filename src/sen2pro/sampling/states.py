@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +11,8 @@ from numpy.typing import NDArray
 from sen2pro.types import Array, Array64
 
 
-class States(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class States:
     """What one plain pass says of n sentences: the input of a head."""
 
     vectors: Array  # (n, k), before whitening and normalising
@@ -31,5 +33,9 @@ class States(NamedTuple):
 
     def scalars(self) -> Array64:
         """Return (n, 3): logarithms of the numbers of tokens and words, and of the vector's length."""
+        return self._scalars
+
+    @cached_property
+    def _scalars(self) -> Array64:
         size = np.linalg.norm(self.vectors.astype(np.float64), axis=1)
         return np.asarray(np.log(np.stack([self.tokens, self.words, np.maximum(size, 1e-12)], axis=1)))

@@ -32,9 +32,9 @@ class State:
         self.engine, self.serving, self.keys = engine, serving, keys
         self.metrics = Metrics()
         encoder = engine.model.encoder
-        # Where batches run on several threads, each has one of its own.
-        several = torch.get_num_threads() if encoder.native is not None else 1
-        budget = serving.batch_tokens or encoder.token_budget * several
+        # Two passes for each thread: the short texts of a batch then run in one, the long ones in another.
+        passes = 2 * torch.get_num_threads() if encoder.native is not None else 1
+        budget = serving.batch_tokens or encoder.token_budget * passes
         self.batcher = Batcher(budget, serving.queue, serving.window / 1000, self.metrics)
         self.name = serving.served_name or encoder.name
         self.names = {self.name, *serving.alias}
