@@ -186,6 +186,7 @@ def main() -> None:
     parser.add_argument("--kinds", nargs="*", default=list(KINDS), choices=list(KINDS), help="kinds to judge")
     parser.add_argument("--error", action="store_true", help="also ask whether coverage follows error")
     parser.add_argument("--ceiling", action="store_true", help="also draw a second reference, for the best possible R2")
+    parser.add_argument("--name", default="head_kinds", help="of the file in benchmarks/results")
     options = parser.parse_args()
     folders = {"shipped": SHIPPED, **{name: Path(folder) for name, folder in (h.split("=", 1) for h in options.head)}}
     judging = {kind: KINDS[kind] for kind in options.kinds}
@@ -216,7 +217,7 @@ def main() -> None:
                 print(f"  at most, {kind:18s}   {best['dimension']:+5.2f} {best['total']:+5.2f}")
     results["coverage"] = coverage(kinds, heads_of(folders, "unit"), options.handbook, options.error)
     results["heads"] = {name: str(head) for name, head in heads_of(folders, "unit").items()}
-    save("head_kinds", results)
+    save(options.name, results)
 
 
 def heads_of(folders: dict[str, Path], geometry: str) -> dict[str, Head]:
