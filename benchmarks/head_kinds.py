@@ -5,7 +5,8 @@
 
 Each kind is judged against many samples of each of its texts, which are kept in SEN2PRO_CACHE. R2 is of the logarithm
 of the variance: per dimension and of the total of a text. `factor` is the median of predicted over reference total.
-`flagged` is the share of texts whose coverage is below 0.01. The last part asks whether coverage follows error: the
+`flagged` is the share of texts whose coverage is below 0.01. The reference is noisy too: `--ceiling` draws a second
+one and says which R2 a head without any error would have. `--error` asks whether coverage follows error: the
 area under the curve (AUROC) for "a total is off by more than half", over foreign, made-up and ordinary text.
 """
 
@@ -120,9 +121,9 @@ class Judged(NamedTuple):
     references: dict[str, np.ndarray]
 
 
-def judged(texts: list[str], samples: tuple[int, int], unit: bool) -> Judged:
+def judged(texts: list[str], samples: tuple[int, int], unit: bool, seed: int = 0) -> Judged:
     """Return texts with the variances of many samples, divided by N - 1."""
-    model = Sen2Pro(MODEL, samples=samples, normalize=False)
+    model = Sen2Pro(MODEL, samples=samples, normalize=False, seed=seed)
     parts = Store().moments(model, texts, unit=unit)
     scaled = zip(parts.items(), samples, strict=True)
     return Judged(texts, {source: part.variance.astype(float) * n / (n - 1) for (source, part), n in scaled})
@@ -151,6 +152,17 @@ def figures(predicted: np.ndarray, reference: np.ndarray) -> dict[str, float]:
     }
 
 
+def ceiling(reference: np.ndarray, other: np.ndarray) -> dict[str, float]:
+    """Return the R2 of the true variances, from two references with independent samples."""
+
+    def share(first: np.ndarray, second: np.ndarray) -> float:
+        return float(1 - ((first - second) ** 2).sum() / 2 / ((first - first.mean(axis=0)) ** 2).sum())
+
+    live = reference.max(axis=0) > 1e-8 * reference.mean()
+    dimensions = [np.log(np.maximum(each[:, live], 1e-12)) for each in (reference, other)]
+    return {"dimension": share(*dimensions), "total": share(*(np.log(x.sum(axis=1)) for x in (reference, other)))}
+
+
 def gain(new: np.ndarray, old: np.ndarray, reference: np.ndarray) -> tuple[float, float, float]:
     """Return how much smaller the squared error of the log total is, as R2, with its 95 % bootstrap interval."""
     truth = np.log(reference.sum(axis=1))
@@ -173,6 +185,8 @@ def main() -> None:
     parser.add_argument("--handbook", type=Path, help="usr/share/doc/debian-handbook/html, for coverage")
     parser.add_argument("--kinds", nargs="*", default=list(KINDS), choices=list(KINDS), help="kinds to judge")
     parser.add_argument("--error", action="store_true", help="also ask whether coverage follows error")
+    parser.add_argument("--ceiling", action="store_true", help="also draw a second reference, for the best possible R2")
+    parser.add_argument("--name", default="head_kinds", help="of the file in benchmarks/results")
     options = parser.parse_args()
     folders = {"shipped": SHIPPED, **{name: Path(folder) for name, folder in (h.split("=", 1) for h in options.head)}}
     judging = {kind: KINDS[kind] for kind in options.kinds}
@@ -184,7 +198,12 @@ def main() -> None:
         for kind, (samples, count) in judging.items():
             every = judged(choose(kinds[kind], count), samples, geometry == "unit")
             said = predict(heads, every.texts, geometry)
+            second = judged(every.texts, samples, geometry == "unit", seed=1) if options.ceiling else every
             for source, reference in every.references.items():
+                if options.ceiling:
+                    results.setdefault("ceiling", {}).setdefault(f"{source}, {geometry}", {})[kind] = ceiling(
+                        reference, second.references[source]
+                    )
                 for name in heads:
                     found = figures(said[name][0][source], reference)
                     if name != "shipped":
@@ -194,9 +213,11 @@ def main() -> None:
             print(f"\n{source}, {geometry}: R2 per dimension, of the total, Spearman, median factor [gain in R2]")
             for kind, found in lines.items():
                 print(f"  {kind:27s}", *(_cells(figures_) for figures_ in found.values()), sep="   ")
+            for kind, best in results.get("ceiling", {}).get(f"{source}, {geometry}", {}).items():
+                print(f"  at most, {kind:18s}   {best['dimension']:+5.2f} {best['total']:+5.2f}")
     results["coverage"] = coverage(kinds, heads_of(folders, "unit"), options.handbook, options.error)
     results["heads"] = {name: str(head) for name, head in heads_of(folders, "unit").items()}
-    save("head_kinds", results)
+    save(options.name, results)
 
 
 def heads_of(folders: dict[str, Path], geometry: str) -> dict[str, Head]:

@@ -58,8 +58,8 @@ def blocks(model: Sen2Pro, sentences: list[str]) -> np.ndarray:
             vectors = model.sampler.finish(states.vectors)
             predicted = [model.head.predict(states, source) for source in model.sources]
             found["vector"].append(vectors)
-            found["mean"].append(np.mean([vectors + one.shift for one in predicted], axis=0))
-            found["variance"].append(np.mean([one.variance for one in predicted], axis=0))
+            found["mean"].append(np.mean([vectors + shift for shift, _ in predicted], axis=0))
+            found["variance"].append(np.mean([variance for _, variance in predicted], axis=0))
             found["layers"].append(np.concatenate([states.layers[i] for i in sorted(states.layers)], axis=1))
             advance(len(vectors))
     return np.concatenate([np.concatenate(parts).astype(np.float32) for parts in found.values()], axis=1)

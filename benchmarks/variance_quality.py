@@ -2,6 +2,7 @@
 
     python benchmarks/variance_quality.py                  # 3 x 100 sentences; draws 300,000 samples the first time
     python benchmarks/variance_quality.py --sentences 20 --reference 100
+    python benchmarks/variance_quality.py --kinds STS --methods one-pass --name variance_quality_sts   # a new head
 
 Three kinds of sentences: STS-B test, news (AG News test) and very short turns of dialogue (GRADE). R2 of the logarithm
 of the variance: per dimension (1 - squared errors / squared deviations from the dimension's own mean, summed over all)
@@ -63,16 +64,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--sentences", type=int, default=100, help="of each kind")
     parser.add_argument("--reference", type=int, default=500, help="samples of the reference")
+    parser.add_argument("--kinds", nargs="+", default=["STS", "news", "very short"], help="of sentences")
+    parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=list(METHODS), help="beside one-pass")
+    parser.add_argument("--name", default="variance_quality", help="of the files in benchmarks/results")
     options = parser.parse_args()
+    options.methods = [name for name in METHODS if name in {*options.methods, "one-pass"}]
 
-    kinds = sentences(options.sentences)
+    kinds = {kind: found for kind, found in sentences(options.sentences).items() if kind in options.kinds}
     texts = [text for chosen in kinds.values() for text in chosen]
     raw = Sen2Pro(MODEL, samples=options.reference, normalize=False)
     samples = all_samples(raw, texts)
     results: dict[str, Any] = {"sentences": options.sentences, "reference": options.reference, "figures": {}}
     for geometry in ("raw", "unit"):
         settings = {"normalize": geometry == "unit", "seed": 1}
-        models = {name: Sen2Pro(MODEL, **method, **settings) for name, method in METHODS.items()}
+        models = {name: Sen2Pro(MODEL, **METHODS[name], **settings) for name in options.methods}
         parts = {name: model.encode_sources(texts) for name, model in models.items()}
         for i, source in enumerate(("model", "data")):
             rows = slice(i * options.reference, (i + 1) * options.reference)
@@ -97,8 +102,9 @@ def main() -> None:
         coverage[kind] = {"median": float(np.median(found)), "below 0.01": float((found < 0.01).mean())}
         print(f"coverage, {kind}: median {np.median(found):.2f}, below 0.01 for {(found < 0.01).mean():.0%}")
     results["head"] = str(models["one-pass"].head)
-    save("variance_quality", results)
-    plot(results)
+    save(options.name, results)
+    if list(METHODS) == options.methods:
+        plot(results)
 
 
 def plot(results: dict[str, Any]) -> None:

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from sen2pro import Sen2Pro
 from sen2pro.cli.app import app
 from sen2pro.errors import Sen2ProError, Sen2ProWarning
-from sen2pro.estimation.distill import Teacher, _Lesson, _split_kinds, carry_on, fit_coverage
+from sen2pro.estimation.distill import Teacher, _Lesson, _split_kinds, fit_coverage
 from sen2pro.estimation.head import CONFIG, TRANSFORMS, Head, Linear, Passages, basis
 from sen2pro.estimation.shrinkage import Strength, dof_of_noise, polygamma
 from sen2pro.files import documents
@@ -198,39 +198,24 @@ def test_coverage_does_not_follow_the_length():
     assert (coverage(far) < 0.01).mean() > 0.9
 
 
-def test_a_head_that_is_carried_on_to_passages_says_the_same_of_sentences(tokenizer):
-    model = Sen2Pro(build_network("bert"), tokenizer=tokenizer)
-    rng = random.Random(0)
-    texts = [" ".join(rng.choices(WORDS, k=1 + i % 20)) for i in range(400)]
-    head = model.distill(texts, samples=6, verbose=False).head
-    passages = [" ".join(rng.choices(WORDS, k=21 + i % 60)) for i in range(80)]
-    every = model.sampler.plain(texts + passages, "", layers=head.layers, warn=False)
-    long, short = every.rows(np.arange(400, 480)), every.rows(np.arange(400))
-    teachers = {}
-    for source, factor in (("model", 1.0), ("data", 0.25)):  # the truth beyond: as predicted, and a quarter of it
-        variance = factor * head.predict(long, source)[1].astype(np.float32)
-        teachers[source] = Teacher(np.zeros_like(variance), variance, (variance, variance), 6)
-    carried = carry_on(head, every, ["a", "b", "c", "d"] * 120, long, teachers)
-    for source, factor in (("model", 1.0), ("data", 0.25)):
-        np.testing.assert_array_equal(carried.predict(short, source)[1], head.predict(short, source)[1])
-        ratio = carried.predict(long, source)[1].sum(axis=1) / head.predict(long, source)[1].sum(axis=1)
-        assert np.median(ratio) == pytest.approx(factor, rel=0.2)
-    assert carried.hash != head.hash
-    assert (carried.coverage(long) > 0).all()
-    assert (head.coverage(long) == 0).all()
-
-
-def test_a_head_that_is_carried_on_survives_files(tokenizer, tmp_path):
+def test_a_head_with_a_level_beyond_sentences_survives_files(tokenizer, tmp_path):
     model = Sen2Pro(build_network("bert"), tokenizer=tokenizer)
     rng = random.Random(0)
     head = model.distill(
         [" ".join(rng.choices(WORDS, k=1 + i % 20)) for i in range(300)], samples=6, verbose=False
     ).head
-    passages = Passages((0.0, 0.0, 0.0), (3.0, 3.0, 9.0), {"model": (0.0, 0.1), "data": (-0.5, 0.0)})
+    passages = Passages((0.0, 0.0, 0.0), (3.0, 2.0, 9.0), {"model": (0.0, 0.1), "data": (-0.5, 0.0)})
     carried = replace(head, passages=passages)
     carried.save(tmp_path)
     assert Head.load(tmp_path).passages == passages
     assert Head.load(tmp_path).hash == carried.hash
+    states = model.sampler.plain([WORDS[0], " ".join(WORDS[:15])], "", layers=head.layers, warn=False)
+    assert states.words.tolist() == [1, 15]
+    beyond = np.log(15) - 2.0
+    for source, level in (("model", 0.1 * beyond**2), ("data", -0.5 * beyond)):
+        bounded = replace(passages, levels={"model": (0.0, 0.0), "data": (0.0, 0.0)})
+        without = replace(head, passages=bounded).predict(states, source)[1]
+        np.testing.assert_allclose(carried.predict(states, source)[1], np.exp([[0.0], [level]]) * without, rtol=1e-6)
     document = documents.load(tmp_path / CONFIG)
     del document["passages"]["levels"]["data"]
     documents.write(tmp_path / CONFIG, {name: value for name, value in document.items() if name != "digest"})

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from sen2pro import __version__
 from sen2pro.checks import MOST_SAMPLES, check_whole, share
 from sen2pro.errors import Sen2ProError, shown
-from sen2pro.estimation.head import SPACE, TRANSFORMS, Coverage, Head, Linear, Passages, basis
+from sen2pro.estimation.head import SPACE, TRANSFORMS, Coverage, Head, Linear, basis
 from sen2pro.estimation.ridge import Layers, Ridge, Rows
 from sen2pro.estimation.shrinkage import Strength, dof_of_noise, log_bias
 from sen2pro.estimation.specificity import fit_specificity
@@ -124,30 +124,6 @@ def fit_for(
         coverage=fit_coverage(states, candidates[-1] or (), folds, kinds),
         **_fit_all(states, lessons, choices),
     )
-
-
-def carry_on(head: Head, states: States, kinds: Sequence[str], long: States, teachers: Mapping[str, Teacher]) -> Head:
-    """Carry a head that was fitted on sentences on to passages, and fit its coverage again.
-
-    The samples of passages (`long`) give the level of their totals, where it is surely another one. The maps stay as
-    they are, so what the head says of sentences does not change. Coverage is fitted on `states` of all kinds of text,
-    sentences and passages.
-    """
-    bounds = head.passages or head.coverage
-    low, high = (tuple(map(float, bound)) for bound in (bounds.low, bounds.high))
-    coverage = fit_coverage(states, head.coverage.layers, _split_kinds(kinds), kinds)
-    start = Passages(low, high, dict.fromkeys(head.sources, (0.0, 0.0)))
-    before = replace(head, passages=start, coverage=coverage)
-    terms = start.beyond(long.scalars(), float(coverage.high[1]))
-    used, levels = terms[:, 0] > 0, {}
-    for source, teacher in teachers.items():
-        ratio = teacher.variance.sum(axis=1, dtype=np.float64) / before.predict(long, source)[1].sum(axis=1)
-        level = gamma_regression(terms[used], ratio[used])
-        log = terms[used] @ level
-        saved = ratio[used] - log - ratio[used] * np.exp(-log)  # of the loss that `_choose` has, beside no change
-        sure = saved.mean() > 2 * saved.std() / np.sqrt(len(saved))
-        levels[source] = tuple(map(float, level)) if sure else (0.0, 0.0)
-    return replace(before, passages=Passages(low, high, levels))
 
 
 def _split(count: int, held_out: float) -> list[Fold]:
