@@ -33,7 +33,7 @@ def page(
 ) -> None:
     """Show a page in the browser: compare two sentences, map many, search your documents, classify from a few labels.
 
-    Open the address that it prints. Texts go to this process and nowhere else, and nothing is stored. Ctrl-C stops it.
+    Open the address that it prints. Texts go to this process and nowhere else, and never to the disk. Ctrl-C stops it.
     It is sen2pro serve --page with fewer options, so programs can use it, too.
     """
     from sen2pro.server.keys import Keys

@@ -118,9 +118,7 @@ def png(drawn: SentenceMap, colour: str = "group") -> bytes:
         tone, name = _look(kind, len(rows), by_group)
         for i in rows:
             width, height, angle = ellipse(drawn.covariances[i])
-            axes.add_patch(
-                Ellipse(tuple(drawn.points[i]), width, height, angle=angle, color=tone, alpha=0.14, lw=0.6)
-            )
+            axes.add_patch(Ellipse(tuple(drawn.points[i]), width, height, angle=angle, color=tone, alpha=0.14, lw=0.6))
         sign = _SIGNS_OF_FILES[kind if by_group else 0]
         axes.scatter(*drawn.points[rows].T, c=tone, marker=sign, s=18, label=name, edgecolors="white", linewidths=0.6)
     for i, (x, y) in enumerate(drawn.points):

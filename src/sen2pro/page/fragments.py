@@ -143,9 +143,7 @@ def rows_of(drawn: SentenceMap) -> list[tuple[Any, ...]]:
 def map_table(drawn: SentenceMap, picture: bytes) -> str:
     """Return the sentences of a map as a table, the vaguest first, and both files."""
     rows = rows_of(drawn)
-    file = table_file(
-        "map.csv", ("number", "sentence", "group", "total_variance", "nearest", "cosine", "x", "y"), rows
-    )
+    file = table_file("map.csv", ("number", "sentence", "group", "total_variance", "nearest", "cosine", "x", "y"), rows)
     body = "".join(
         f'<tr><td class="s2p-number">{number}</td><td>{escape(text)}</td><td class="s2p-number">{group}</td>'
         f'<td class="s2p-number">{total:.3f}</td><td>{near}. {escape(drawn.texts[near - 1])}</td></tr>'
@@ -153,7 +151,7 @@ def map_table(drawn: SentenceMap, picture: bytes) -> str:
     )
     head = "".join(f'<th scope="col">{name}</th>' for name in ("#", "sentence", "group", "total variance", "nearest"))
     return (
-        f'<p>{file} {download("Download PNG", "map.png", "image/png", picture)}</p>'
+        f"<p>{file} {download('Download PNG', 'map.png', 'image/png', picture)}</p>"
         f"<details{' open' if len(drawn) <= _FEW else ''}><summary>All {len(drawn)} sentences as a table, the most uncertain first</summary>"
         f'<div class="s2p-scroll" tabindex="0" role="region" aria-label="Sentences of the map"><table><thead><tr>{head}'
         f"</tr></thead><tbody>{body}</tbody></table></div></details>"
@@ -173,7 +171,7 @@ def hits(result: Result, documents: int) -> str:
         more = f"Best match of {documents:,} documents: {sure}."
     body = "".join(
         f'<li><div class="s2p-hit"><span>{escape(hit.text)}</span>{_bar(hit.probability)}'
-        f'<small>similarity {hit.similarity:.2f}, document {int(hit.id) + 1}</small></div></li>'
+        f"<small>similarity {hit.similarity:.2f}, document {int(hit.id) + 1}</small></div></li>"
         for hit in result
     )
     file = table_file(

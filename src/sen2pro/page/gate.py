@@ -9,6 +9,7 @@ import asyncio
 import base64
 import binascii
 import contextlib
+import json
 from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlsplit
@@ -115,7 +116,7 @@ class Gate:
             if said is None:
                 return 411, "Say how many bytes you send: Content-Length.", []
             if len(said) > 15 or int(said) > self._most:
-                return 413, f"The page takes {self._most} bytes at once.", []
+                return 413, f"That is too much at once: the page takes {self._most:,} bytes.", []
             if self._sent >= _MOST_SENT:
                 return 503, "Too many visitors send something at once; try again.", []
         return None
@@ -137,8 +138,8 @@ def as_bearer(authorization: bytes | None) -> str | None:
 
 
 async def _tell(send: Any, status: int, text: str, headers: list[tuple[bytes, bytes]]) -> None:
-    body = text.encode()
-    sent = [(b"content-type", b"text/plain; charset=utf-8"), (b"content-length", str(len(body)).encode())]
+    body = json.dumps({"detail": text}).encode()
+    sent = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
     if status in (411, 413):
         sent.append((b"connection", b"close"))
     await send({"type": "http.response.start", "status": status, "headers": [*sent, *headers]})

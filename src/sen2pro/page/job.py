@@ -18,7 +18,7 @@ _STOPPED = "Stopped. Your texts are still here: you can start again."
 Outputs = dict[Any, Any]  # component -> what it shows
 Work = Callable[..., Iterator[Outputs]]
 LANE = "model"  # work of all tabs and visitors that shares the model
-AT_ONCE = 2  # of it
+AT_ONCE = 8  # of it; it takes turns, part by part
 
 
 class Job:
@@ -35,6 +35,8 @@ class Job:
             self.run = gr.Button(name, variant="primary", scale=3)
             self.stop = gr.Button("Stop", variant="stop", interactive=False, scale=1)
         self.status = gr.HTML(elem_classes="s2p-status")
+        self._running: set[str] = set()  # visitors whose work is under way
+        self._stopping: set[str] = set()  # those of them who asked for its end
 
     def progress(self, steps: Steps[Found], what: str) -> Generator[Outputs, None, Found]:
         """Show how far some steps are, and return what they found."""
@@ -52,14 +54,21 @@ class Job:
         `empty` is what its outputs show if it fails.
         """
 
-        def guarded(*given: Any) -> Iterator[Outputs]:
-            yield {self.run: gr.update(interactive=False), self.stop: gr.update(interactive=True), self.status: ""}
-            last: Outputs = {self.status: ""}
+        def guarded(request: gr.Request, *given: Any) -> Iterator[Outputs]:
+            visitor = str(request.session_hash)
+            if visitor in self._running:  # the button was pressed twice
+                yield {self.status: gr.skip()}
+                return
+            self._running.add(visitor)
+            last: Outputs = {}
             try:
+                yield {self.run: gr.update(interactive=False), self.stop: gr.update(interactive=True), self.status: ""}
                 for last in work(*given):
                     yield last
-                last = {self.status: last.get(self.status, "")}
-                if "s2p-progress" in last[self.status]:
+                    if visitor in self._stopping:
+                        last = {self.status: fragments.note(_STOPPED)}
+                        break
+                else:
                     last = {self.status: ""}
             except Sen2ProError as error:
                 last = {**empty, self.status: fragments.message(str(error))}
@@ -67,18 +76,24 @@ class Job:
                 LOGGER.error({"event": "the page failed", "error": type(error).__name__})
                 LOGGER.debug("the page failed", exc_info=True)
                 last = {**empty, self.status: fragments.message(_FAILED)}
+            finally:  # also if the visitor has gone
+                self._running.discard(visitor)
+                self._stopping.discard(visitor)
             yield {**last, self.run: gr.update(interactive=True), self.stop: gr.update(interactive=False)}
 
-        options: dict[str, Any] = {
-            "fn": guarded, "inputs": list(inputs), "outputs": [self.run, self.stop, self.status, *empty],
-            "show_progress": "hidden", "concurrency_id": LANE, "concurrency_limit": AT_ONCE,
-            "api_visibility": "private",
-        }  # fmt: skip
-        started = [trigger(**options) for trigger in (self.run.click, *triggers)]
-        self.stop.click(
-            lambda: (gr.update(interactive=True), gr.update(interactive=False), fragments.note(_STOPPED)),
-            outputs=[self.run, self.stop, self.status], cancels=started, queue=False, api_visibility="private",
-        )  # fmt: skip
+        def stop(request: gr.Request) -> Any:
+            # gradio can cancel work itself, but then its page takes no new work for a moment, and does not say so.
+            if request.session_hash in self._running:
+                self._stopping.add(str(request.session_hash))
+            return gr.update(interactive=False)
+
+        options: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
+        for trigger in (self.run.click, *triggers):
+            trigger(
+                guarded, inputs=list(inputs), outputs=[self.run, self.stop, self.status, *empty], concurrency_id=LANE,
+                concurrency_limit=AT_ONCE, trigger_mode="multiple", **options,
+            )  # fmt: skip
+        self.stop.click(stop, outputs=[self.stop], queue=False, **options)
 
 
 def examples(given: dict[str, Sequence[Any]], outputs: Sequence[Any]) -> list[Any]:
@@ -100,7 +115,7 @@ def opener(into: Any, status: Any, label: str, read: Callable[[str, str], str], 
     """Show a button that opens a file in the browser, and puts what it says into a text box."""
     button = gr.HTML(
         f'<label class="s2p-open"><input type="file" accept=".txt,.csv,.tsv,.jsonl,.md"><span>{label}</span></label>',
-        js_on_load=_OPEN.replace("MOST", str(most)),
+        js_on_load=_OPEN.replace("> MOST", f"> {most // 2}").replace("MOST", f"{most // 2:,}"),  # in JSON it is longer
         elem_classes="s2p-opener",
     )
 
@@ -125,7 +140,7 @@ element.addEventListener('change', async (event) => {
   if (!file) return;
   event.target.value = '';
   const told = {name: file.name, content: '', problem: ''};
-  if (file.size > MOST / 2) told.problem = 'it has ' + file.size + ' bytes, and MOST / 2 are the most';
+  if (file.size > MOST) told.problem = 'it has ' + file.size.toLocaleString('en') + ' bytes, and MOST are the most';
   else told.content = await file.text();
   trigger('upload', told);
 });

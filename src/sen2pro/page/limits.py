@@ -41,6 +41,4 @@ class Limits:
         >>> Limits().within(500, 1 << 30).characters
         500
         """
-        return replace(
-            self, characters=min(self.characters, characters), body_bytes=min(self.body_bytes, body_bytes)
-        )
+        return replace(self, characters=min(self.characters, characters), body_bytes=min(self.body_bytes, body_bytes))
