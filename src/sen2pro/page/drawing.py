@@ -120,7 +120,8 @@ def png(drawn: SentenceMap, colour: str = "group") -> bytes:
             width, height, angle = ellipse(drawn.covariances[i])
             axes.add_patch(Ellipse(tuple(drawn.points[i]), width, height, angle=angle, color=tone, alpha=0.14, lw=0.6))
         sign = _SIGNS_OF_FILES[kind if by_group else 0]
-        axes.scatter(*drawn.points[rows].T, c=tone, marker=sign, s=18, label=name, edgecolors="white", linewidths=0.6)
+        x, y = drawn.points[rows].T
+        axes.scatter(x, y, c=tone, marker=sign, s=18, label=name, edgecolors="white", linewidths=0.6)
     for i, (x, y) in enumerate(drawn.points):
         axes.annotate(f"{i + 1}", (x, y), textcoords="offset points", xytext=(5, 4), fontsize=7, color="#555555")
     axes.set_aspect("equal", adjustable="datalim")

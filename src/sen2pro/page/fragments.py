@@ -109,7 +109,8 @@ def dial(answer: Comparison) -> str:
     low, high = min(answer.low, HIGHEST - 0.02), max(answer.high, answer.low + 0.02)
     return (
         f'<svg class="s2p-dial" viewBox="0 0 {_WIDTH} {middle + 14:.0f}" role="img" aria-label="{said}">'
-        f'<path class="s2p-scale" d="{arc(0, HIGHEST)}"/><path class="s2p-interval" d="{arc(low, min(high, HIGHEST))}"/>'
+        f'<path class="s2p-scale" d="{arc(0, HIGHEST)}"/>'
+        f'<path class="s2p-interval" d="{arc(low, min(high, HIGHEST))}"/>'
         f'<line x1="{foot[0]}" y1="{foot[1]}" x2="{tip[0]}" y2="{tip[1]}"/><g class="s2p-ticks">{ticks}</g>'
         f'<text class="s2p-value" x="{middle}" y="{middle - 24}">{answer.similarity:.1f}</text>'
         f'<text class="s2p-range" x="{middle}" y="{middle - 4}">{answer.low:.1f} to {answer.high:.1f}</text></svg>'
@@ -152,7 +153,8 @@ def map_table(drawn: SentenceMap, picture: bytes) -> str:
     head = "".join(f'<th scope="col">{name}</th>' for name in ("#", "sentence", "group", "total variance", "nearest"))
     return (
         f"<p>{file} {download('Download PNG', 'map.png', 'image/png', picture)}</p>"
-        f"<details{' open' if len(drawn) <= _FEW else ''}><summary>All {len(drawn)} sentences as a table, the most uncertain first</summary>"
+        f"<details{' open' if len(drawn) <= _FEW else ''}>"
+        f"<summary>All {len(drawn)} sentences as a table, the most uncertain first</summary>"
         f'<div class="s2p-scroll" tabindex="0" role="region" aria-label="Sentences of the map"><table><thead><tr>{head}'
         f"</tr></thead><tbody>{body}</tbody></table></div></details>"
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import Any
 
 import gradio as gr
@@ -96,7 +96,7 @@ class Job:
         self.stop.click(stop, outputs=[self.stop], queue=False, **options)
 
 
-def examples(given: dict[str, Sequence[Any]], outputs: Sequence[Any]) -> list[Any]:
+def examples(given: Mapping[str, Sequence[Any]], outputs: Sequence[Any]) -> list[Any]:
     """Show a button for each example; return the events of having filled it in, to start the work by."""
     filled = []
     with gr.Row(elem_classes="s2p-examples"):
