@@ -15,8 +15,8 @@ from sen2pro.page.work import Steps
 
 _ABOUT = (
     "How likely do two sentences mean the same? The dial shows how similar people would find them, from 0 to 5; its "
-    "broad arc is where the grade probably lies. Below, a darker word is one without which the meaning "
-    "would move further."
+    "broad arc is where the grade probably lies. Below, the stronger a word is shaded, the further "
+    "the meaning would move without it."
 )
 _EXAMPLES = {
     "the same": ("A man is playing a guitar.", "A man plays the guitar."),

@@ -88,7 +88,7 @@ def _look(kind: int, count: int, by_group: bool) -> tuple[str, str]:
 
 def _faint(tone: str) -> str:
     red, green, blue = (int(tone[i : i + 2], 16) for i in (1, 3, 5))
-    return f"rgba({red},{green},{blue},0.16)"
+    return f"rgba({red},{green},{blue},0.22)"
 
 
 def _hover(drawn: SentenceMap, row: int) -> str:

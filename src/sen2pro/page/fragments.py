@@ -98,9 +98,9 @@ def dial(answer: Comparison) -> str:
         (x1, y1), (x2, y2) = at(start), at(end)
         return f"M {x1} {y1} A {_RADIUS} {_RADIUS} 0 0 1 {x2} {y2}"
 
-    tip, foot = at(answer.similarity, _RADIUS + 9), at(answer.similarity, _RADIUS - 28)
+    tip, foot = at(answer.similarity, _RADIUS + 11), at(answer.similarity, _RADIUS - 11)
     ticks = "".join(
-        f'<text x="{at(grade, _RADIUS - 20)[0]}" y="{at(grade, _RADIUS - 20)[1] + 4}">{grade}</text>'
+        f'<text x="{at(grade, _RADIUS - 22)[0]}" y="{at(grade, _RADIUS - 22)[1] + 4}">{grade}</text>'
         for grade in range(int(HIGHEST) + 1)
     )
     said = (
