@@ -124,6 +124,16 @@ def test_calls_that_make_no_sense_break_nothing(server):
         assert client.get("/health").status_code == 200
 
 
+def test_work_goes_through_the_queue_and_not_round_it(server):
+    with server.client() as client:
+        parts = client.get("/config").json()["dependencies"]
+        queued = [part["id"] for part in parts if part["queue"] is not False and part["inputs"]]
+        assert len(queued) > 4
+        for number in queued:
+            body = {"data": ["a", "b", None], "fn_index": number, "session_hash": "round"}
+            assert client.post("/gradio_api/run/predict", json=body).status_code >= 400
+
+
 @pytest.mark.parametrize("path", ["/", "/config", "/gradio_api/queue/data?session_hash=a", "/gradio_api/heartbeat/a"])
 def test_with_keys_the_page_is_no_way_round_them(locked, path):
     with locked.client() as client:

@@ -39,7 +39,7 @@ def build(model: Sen2Pro, limits: Limits | None = None) -> Any:
             "keeps them in memory while you work, and never on its disk.</footer>"
         )
     blocks.state_session_capacity = limits.visitors
-    blocks.queue(max_size=_WAITING, default_concurrency_limit=AT_ONCE)
+    blocks.queue(max_size=_WAITING, default_concurrency_limit=AT_ONCE, api_open=False)
     return blocks
 
 

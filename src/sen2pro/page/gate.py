@@ -10,12 +10,14 @@ import base64
 import binascii
 import contextlib
 import json
+import logging
 from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlsplit
 
 from starlette.routing import Match, Mount
 
+LOGGER = logging.getLogger("sen2pro.server")
 # What a browser may fetch without a key: nothing of it depends on a visitor.
 _OPEN = ("/assets/", "/static/", "/theme.css", "/manifest.json", "/favicon.ico")
 _READ = ("/", "/config", "/gradio_api/heartbeat/", "/gradio_api/queue/data")
@@ -72,10 +74,11 @@ class Gate:
             await _tell(send, *refusal)
             return
 
-        is_open = False  # whether an answer has begun, and is not whole yet
+        has_begun = is_open = False  # whether an answer has begun, and is not whole yet
 
         async def send_guarded(message: Any) -> None:
-            nonlocal is_open
+            nonlocal has_begun, is_open
+            has_begun = True
             if message["type"] == "http.response.start":
                 message["headers"] = [*message.get("headers", ()), *_HEADERS]
             is_open = message["type"] == "http.response.start" or message.get("more_body", False)
@@ -92,6 +95,12 @@ class Gate:
                 raise
             if is_open:
                 await send({"type": "http.response.body", "body": b""})
+        except Exception as error:  # a call that no browser with this page would make
+            LOGGER.warning({"event": "a call that the page does not understand", "error": type(error).__name__})
+            if not has_begun:
+                await _tell(send, 400, "The page does not understand this call.", [])
+            elif is_open:
+                raise
         finally:
             self._running.discard(task)
             self._sent -= scope["method"] == "POST"

@@ -120,14 +120,15 @@ def opener(into: Any, status: Any, label: str, read: Callable[[str, str], str], 
     )
 
     def opened(event: gr.EventData) -> tuple[Any, str]:
-        name, content = str(event.name)[:200], str(event.content)
-        if event.problem:
-            return gr.skip(), fragments.message(f"{name} cannot be opened: {event.problem}.")
+        name, content, problem = (str(getattr(event, each, "")) for each in ("name", "content", "problem"))
+        if problem:
+            return gr.skip(), fragments.message(f"{name[:200]} cannot be opened: {problem[:200]}.")
         try:
             text = read(name, content)
         except Sen2ProError as error:
             return gr.skip(), fragments.message(str(error))
-        return text, fragments.note(f"{len(text.splitlines()):,} lines of {name}. Nothing of it is stored.")
+        count = len(text.splitlines())
+        return text, fragments.note(f"{count:,} line{'s' * (count != 1)} of {name}. The file is not stored.")
 
     button.upload(
         opened, outputs=[into, status], queue=False, show_progress="hidden", api_visibility="private"
