@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import os
 import re
+import time
 from contextlib import contextmanager
 from itertools import product
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 
 pytest.importorskip("gradio", reason="the page's packages are not installed: pip install 'sen2pro[page]'")
 import browser as browsers
+import psutil
 from playwright.sync_api import expect, sync_playwright
 from server_process import running
 
@@ -25,6 +27,7 @@ EVIL = "<img src=x onerror=\"document.title='broken'\"><script>document.title='b
 WIDE, PHONE = {"width": 1180, "height": 900}, {"width": 390, "height": 800}
 TABS = ("Compare", "Map", "Search", "Classify")
 PICTURES = Path(__file__).resolve().parents[1] / "docs" / "images"
+LONG = "\n".join(f"Document {i}: {'many words and more ' * 12}" for i in range(1000))  # many seconds of work
 KEY = "correct-horse-battery-staple"
 expect.set_options(timeout=30_000)  # a busy machine takes its time
 
@@ -271,6 +274,21 @@ def test_a_file_that_is_too_large_or_no_text_is_told_in_place(page, tmp_path):
         expect(page.locator(".s2p-error:visible")).to_contain_text(said)
 
 
+def test_another_model_has_all_but_the_comparison_in_words(chromium, shared_folder, tmp_path):
+    with running(tmp_path / "tiny", "--page", "--model", shared_folder, "--samples", "2") as server:
+        with visit(chromium, server) as page:
+            button(page, "the same").click()
+            expect(page.locator(".s2p-shaded")).to_have_count(2)
+            expect(page.locator("#compare-answer")).to_contain_text("comes with the default model only")
+            draw(page, ["the dog runs", "a man plays guitar", "the market fell"])
+            tab(page, "Search")
+            button(page, "a question with an answer").click()
+            expect(page.locator("#search-hits")).to_contain_text("not calibrated")
+            tab(page, "Classify")
+            button(page, "sport, money, weather").click()
+            expect(page.locator("#classify-classes section")).to_have_count(3)
+
+
 # What goes wrong is told in place.
 
 
@@ -323,9 +341,7 @@ def test_texts_with_tags_stay_texts(page):
 
 def test_long_work_shows_how_far_it_is_and_can_be_stopped(page):
     tab(page, "Search")
-    page.get_by_label("Documents, one a line").fill(
-        "\n".join(f"Document {i}: {'many words and more ' * 12}" for i in range(1000))
-    )
+    page.get_by_label("Documents, one a line").fill(LONG)
     page.get_by_label("Question").fill("What is it?")
     expect(button(page, "Stop")).to_be_disabled()
     button(page, "Search").click()
@@ -338,6 +354,24 @@ def test_long_work_shows_how_far_it_is_and_can_be_stopped(page):
     page.get_by_label("Documents, one a line").fill(texts.FAQ)
     button(page, "Search").click()  # the next one is not held up
     expect(page.locator(".s2p-hits li")).to_have_count(5)
+
+
+def test_work_of_a_visitor_who_has_gone_ends(chromium, server):
+    process = psutil.Process(server.process.pid)
+    with visit(chromium, server) as page:
+        tab(page, "Search")
+        page.get_by_label("Documents, one a line").fill(LONG)
+        page.get_by_label("Question").fill("What is it?")
+        button(page, "Search").click()
+        expect(page.locator(".s2p-progress")).to_contain_text(re.compile(r"^[1-9]\d* of 1,000 documents"))
+    left = before = process.cpu_times().user
+    while True:
+        time.sleep(0.5)
+        now = process.cpu_times().user
+        assert now - left < 5  # seconds of work; all of it takes several times as many
+        if now - before < 0.1:
+            break
+        before = now
 
 
 def test_a_refused_call_is_told(chromium, server):
