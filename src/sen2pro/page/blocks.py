@@ -28,7 +28,7 @@ def build(model: Sen2Pro, limits: Limits | None = None) -> Any:
     with gr.Blocks(title="sen2pro", analytics_enabled=False) as blocks:
         gr.HTML(
             f"<header><h1>sen2pro</h1><p>A sentence is a distribution here: where it lies is its meaning, how wide it "
-            f"is says how vague. The model is <b>{escape(model.encoder.name)}</b>, on this machine.</p></header>"
+            f"is says how vague. The model is <b>{escape(model.encoder.name)}</b>.</p></header>"
         )
         with gr.Tabs():
             for name, tab in _TABS.items():

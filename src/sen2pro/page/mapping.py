@@ -123,8 +123,8 @@ def neighbours(directions: Array64) -> tuple[Labels, Array64]:
 def find_groups(directions: Array64) -> Labels:
     """Return the group of each of n unit vectors (n, k): k-means, with as many groups as separate best (silhouette).
 
-    >>> find_groups(np.repeat(np.eye(3), 3, axis=0) + 1e-3 * np.arange(27).reshape(9, 3)).tolist()
-    [0, 0, 0, 1, 1, 1, 2, 2, 2]
+    >>> find_groups(np.repeat(np.eye(3), 4, axis=0) + 1e-3 * np.arange(36).reshape(12, 3)).tolist()
+    [0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2]
     """
     different = len(np.unique(directions.round(6), axis=0))
     if len(directions) < _LEAST or different < 3:
