@@ -23,7 +23,7 @@ def sentence(text: str | None, what: str, limits: Limits) -> str:
     name = what[:1].upper() + what[1:]
     if is_blank(found):
         raise Sen2ProError(f"{name} is empty. Write something, or choose an example.")
-    _check_length(name, found, limits)
+    _check(name, found, limits)
     return found
 
 
@@ -38,7 +38,7 @@ def sentences(text: str | None, what: str, most: int, limits: Limits, least: int
     """
     lines = [" ".join(line.split()) for line in check_text(what, text or "").splitlines()]
     for number, line in enumerate(lines, start=1):
-        _check_length(f"Line {number}", line, limits)
+        _check(f"Line {number}", line, limits)
     found = [line for line in lines if not is_blank(line)]
     if not found:
         raise Sen2ProError(f"There are no {what} yet. Write one a line, open a file, or choose an example.")
@@ -74,7 +74,7 @@ def labelled(text: str | None, limits: Limits) -> tuple[list[str], list[str]]:
     for number, (label, line) in enumerate(pairs, start=1):
         if is_blank(label) or len(label) > _LONGEST_LABEL:
             raise Sen2ProError(f"The label of example {number} must have 1 to {_LONGEST_LABEL} characters.")
-        _check_length(f"Example {number}", line, limits)
+        _check(f"Example {number}", line, limits)
     return [line for _, line in pairs], [label for label, _ in pairs]
 
 
@@ -108,7 +108,9 @@ def opened(name: str, content: str, *, with_labels: bool = False) -> str:
     return "\n".join(map(line, source))
 
 
-def _check_length(name: str, text: str, limits: Limits) -> None:
+def _check(name: str, text: str, limits: Limits) -> None:
+    if "\0" in text:
+        raise Sen2ProError(f"{name} holds a NUL character, which no text has. Paste text.")
     if len(text) > limits.characters:
         raise Sen2ProError(
             f"{name} has {len(text):,} characters, and {limits.characters:,} are the most. Make it shorter."
