@@ -191,7 +191,7 @@ def test_a_map_of_200_sentences_is_zoomed_hovered_coloured_and_taken_away(page):
     expect(page.locator("#map-plot .hovertext")).to_contain_text("nearest (cosine")
     expect(page.locator("#map-plot .legendtext").first).to_contain_text("group 1")
     page.get_by_label("uncertainty").check()
-    expect(page.locator("#map-plot .legendtext").first).to_contain_text("least uncertain (specific)")
+    expect(page.locator("#map-plot .legendtext").first).to_contain_text("specific: 0.")
     expect(page.locator("#map-plot .scatterlayer path.point")).to_have_count(200)
     rows = downloaded(page, "Download CSV")
     assert [row["sentence"] for row in rows] == sentences

@@ -13,13 +13,14 @@ import numpy as np
 from sen2pro.errors import one_of
 from sen2pro.page.mapping import SentenceMap, ellipse, outline
 from sen2pro.pictures import single
+from sen2pro.types import Array64
 
 COLOURS = ("group", "uncertainty")
 # Of groups; people who see few colours tell them apart too, and each group has a sign of its own.
 _GROUPS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7b61c4", "#8c8c8c")
 _SIGNS = ("circle", "square", "diamond", "triangle-up", "cross", "star", "hexagon", "triangle-down")
 _SIGNS_OF_FILES = ("o", "s", "D", "^", "P", "*", "h", "v")
-_LEVELS = ("#3b4cc0", "#6f92f3", "#aac7fd", "#f2b493", "#e26952", "#b40426")  # of uncertainty, from low to high
+_LEVELS = ("#2c6fbb", "#3a9ac9", "#4fb3a5", "#c9a227", "#dd7a2b", "#c0392b")  # of uncertainty, from low to high
 _NUMBERED = 60  # sentences whose numbers stand beside their dots; of more they would cover each other
 _WIDE = 56  # letters of a line on hover
 _QUIET: dict[str, Any] = {
@@ -45,7 +46,7 @@ def figure(drawn: SentenceMap, colour: str = "group") -> str:
     ellipses, dots, numbered = [], [], len(drawn) <= _NUMBERED
     for kind in sorted(set(kinds.tolist())):
         rows = np.flatnonzero(kinds == kind).tolist()
-        tone, name = _look(kind, len(rows), by_group)
+        tone, name = _look(kind, drawn.totals[rows], by_group)
         corners = [outline(drawn.points[i], drawn.covariances[i]).round(4).tolist() for i in rows]
         ellipses.append(
             {
@@ -78,12 +79,12 @@ def figure(drawn: SentenceMap, colour: str = "group") -> str:
     return json.dumps({"data": [*ellipses, *dots], "layout": layout, "config": config})
 
 
-def _look(kind: int, count: int, by_group: bool) -> tuple[str, str]:
-    """Return the colour of a group or a level, and what the legend calls it."""
+def _look(kind: int, totals: Array64, by_group: bool) -> tuple[str, str]:
+    """Return the colour of a group or a level, and what the legend calls it; `totals` are its total variances."""
     if by_group:
-        return _GROUPS[kind], f"group {kind + 1} ({count})"
-    ends = {0: "least uncertain (specific)", len(_LEVELS) - 1: "most uncertain (vague)"}
-    return _LEVELS[kind], ends.get(kind, "·" * (kind + 1))
+        return _GROUPS[kind], f"group {kind + 1} ({len(totals)})"
+    word = {0: "specific: ", len(_LEVELS) - 1: "vague: "}.get(kind, "")
+    return _LEVELS[kind], f"{word}{totals.min():.2f} to {totals.max():.2f}"
 
 
 def _faint(tone: str) -> str:
@@ -115,7 +116,7 @@ def png(drawn: SentenceMap, colour: str = "group") -> bytes:
     picture, axes = single(9, 7)
     for kind in sorted(set(kinds.tolist())):
         rows = np.flatnonzero(kinds == kind).tolist()
-        tone, name = _look(kind, len(rows), by_group)
+        tone, name = _look(kind, drawn.totals[rows], by_group)
         for i in rows:
             width, height, angle = ellipse(drawn.covariances[i])
             axes.add_patch(Ellipse(tuple(drawn.points[i]), width, height, angle=angle, color=tone, alpha=0.14, lw=0.6))
