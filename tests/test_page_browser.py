@@ -11,10 +11,11 @@ from itertools import product
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import browser as browsers
 import pytest
 
-pytest.importorskip("gradio", reason="the page's packages are not installed: pip install 'sen2pro[page]'")
-import browser as browsers
+if not browsers.is_required():
+    pytest.importorskip("gradio", reason="the page's packages are not installed: pip install 'sen2pro[page]'")
 import psutil
 from playwright.sync_api import expect, sync_playwright
 from server_process import running

@@ -195,6 +195,29 @@ def test_a_port_that_is_taken_is_told(server):
     assert f"cannot listen on 127.0.0.1, port {server.port}" in result.output
 
 
+_ALONE = """
+import socket, threading, time
+asked = []
+def refuse(*given, **options):
+    asked.append(given[-1])
+    raise OSError("no network")
+socket.socket.connect = socket.socket.connect_ex = socket.getaddrinfo = socket.create_connection = refuse
+from sen2pro import Sen2Pro
+from sen2pro.server.app import create_app
+from sen2pro.server.engine import Engine
+create_app(Engine(Sen2Pro(method="one-pass")), page=True)
+time.sleep(1)
+print(asked)
+"""
+
+
+def test_the_server_asks_nobody_when_it_makes_the_page():
+    environment = {**os.environ, "PYTHONPATH": str(Path(sen2pro.__file__).parents[1]), "OMP_NUM_THREADS": "1"}
+    environment.pop("GRADIO_ANALYTICS_ENABLED", None)
+    done = subprocess.run([sys.executable, "-c", _ALONE], capture_output=True, text=True, env=environment, check=True)
+    assert done.stdout.strip() == "[]"
+
+
 @pytest.mark.parametrize("arguments", [["page"], ["serve", "--page"]])
 def test_a_missing_extra_is_told_before_the_model_is_loaded(monkeypatch, arguments):
     monkeypatch.setattr(command, "find_spec", lambda name: None)
