@@ -17,7 +17,7 @@ setup: $(READY) ## Create .venv and install the package with all that developmen
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[offline,plot,eval,mteb,setfit,search,postgres,qdrant,langchain,llamaindex,haystack,ray,server,dev]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[offline,plot,eval,mteb,setfit,search,postgres,qdrant,langchain,llamaindex,haystack,ray,server,page,dev]'
 	@touch $@
 
 demo: $(READY) ## Run the main job on the embedded default model: a table and a picture

@@ -18,7 +18,7 @@ from sen2pro.errors import Sen2ProError
 # In the order of the help; each is a function in the module of its name.
 _COMMANDS = (
     "specificity", "compare", "index", "search", "dedup", "calibrate", "match", "encode", "show",
-    "serve", "demo", "distill", "score", "reproduce", "info",
+    "page", "serve", "demo", "distill", "score", "reproduce", "info",
 )  # fmt: skip
 
 

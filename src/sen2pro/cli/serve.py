@@ -25,6 +25,7 @@ def serve(
     ] = None,
     index: Annotated[str | None, Option(help="Folder of sen2pro index, or the address of one, for /v1/search.")] = None,
     classifier: Annotated[str | None, Option(help="Folder of sen2pro classify train, for /v1/classify.")] = None,
+    page: Annotated[bool, Option("--page", help="Serve the page for people, too, at /.")] = False,
     port_file: Annotated[str | None, Option(help="File to write the port to, once the server listens.")] = None,
 ) -> None:
     """Serve embeddings, distributions and answers over HTTP, as OpenAI and text-embeddings-inference do.
@@ -35,10 +36,15 @@ def serve(
     from sen2pro.server.keys import Keys
 
     chosen, keys = Serving(**serving), Keys.read(key_file)
-    try:
-        from sen2pro.server.running import serve as run
-    except ModuleNotFoundError as error:
-        raise Sen2ProError(f"{_MISSING} ({error.name} is missing)") from None
+    if page:
+        from sen2pro.cli.page import runner
+
+        run = runner()
+    else:
+        try:
+            from sen2pro.server.running import serve as run
+        except ModuleNotFoundError as error:
+            raise Sen2ProError(f"{_MISSING} ({error.name} is missing)") from None
     with options.notes() as gathered:
         model = options.load_for_pairs(method, settings)
         found = trained = None
@@ -56,7 +62,7 @@ def serve(
     for note in gathered:
         console.say(f"note: {note}", style="yellow")
     is_done = run(
-        model, chosen, keys, index=found, classifier=trained, port_file=port_file,
+        model, chosen, keys, index=found, classifier=trained, port_file=port_file, page=page,
         started=lambda address: console.say(f"serving {model.encoder.name} on {address}"),
     )  # fmt: skip
     if not is_done:  # the network still runs in a thread: to take Python down around it would end in a crash

@@ -18,6 +18,15 @@ _LIKELY, _UNLIKELY = 0.7, 0.3
 _INDISTINCT = 1 - 1e-6  # a cosine of sentences that the network reads as one and the same
 
 
+def in_a_word(probability: float) -> str:
+    """Return `likely` from 70 % on, `unlikely` up to 30 %, else `unsure`.
+
+    >>> in_a_word(0.7), in_a_word(0.5), in_a_word(0.3)
+    ('likely', 'unsure', 'unlikely')
+    """
+    return "likely" if probability >= _LIKELY else "unlikely" if probability <= _UNLIKELY else "unsure"
+
+
 @dataclass(frozen=True)
 class Comparison:
     """How two sentences compare.
@@ -40,7 +49,7 @@ class Comparison:
     @property
     def word(self) -> str:
         """`likely` from 70 % on, `unlikely` up to 30 %, else `unsure`."""
-        return "likely" if self.probability >= _LIKELY else "unlikely" if self.probability <= _UNLIKELY else "unsure"
+        return in_a_word(self.probability)
 
     def __str__(self) -> str:
         vaguer = (

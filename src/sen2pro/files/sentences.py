@@ -7,9 +7,10 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from io import BytesIO
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from sen2pro.checks import check_whole, is_blank
 from sen2pro.errors import Sen2ProError, has_surrogates, one_of, shown
@@ -120,7 +121,7 @@ class Source:
             for first, batch in self._batches(start):
                 yield from self._of(first, batch)
             return
-        with sys.stdin.buffer if self.path == "-" else text.open_binary(self.path) as file:
+        with self._opened() as file:
             if self.kind in ("csv", "tsv"):
                 lines = text.lines(file, self._name, self.longest_line)
                 table = self._table(line for _, line in lines)
@@ -129,6 +130,9 @@ class Source:
                 return
             for number, line in islice(text.raw_lines(file, self._name, self.longest_line), start, None):
                 yield self._tried(f"line {number}", self._from_line, (number, line))
+
+    def _opened(self) -> IO[bytes]:
+        return sys.stdin.buffer if self.path == "-" else text.open_binary(self.path)
 
     def _tried(self, place: str, make: Callable[[str, Any], Record], given: Any) -> Record | Fault:
         try:
@@ -298,6 +302,30 @@ class Source:
 
     def _wrong(self, place: str, what: str) -> Sen2ProError:
         return Sen2ProError(f"{self._name}, {place}: {what}" if place else f"{self._name}: {what}")
+
+
+class UploadedSource(Source):
+    r"""The sentences of a file that somebody sent: its bytes are here, and nothing is read from the disk.
+
+    Its name says its kind: CSV, TSV, JSONL, else text. `kind` says it where there is no name.
+
+    >>> [record.text for record in UploadedSource("a.csv", b"text,page\nIt rains.,3\n")]
+    ['It rains.']
+    """
+
+    def __init__(
+        self, name: str, content: bytes, *, kind: str | None = None, id_column: str | None = None,
+        skip_blank: bool = False,
+    ) -> None:  # fmt: skip
+        self.path, self.column, self.id_column, self.skip_blank = name, None, id_column, skip_blank
+        self.longest_line = text.LONGEST_LINE
+        self.kind = kind or _KINDS.get(Path(name).suffix.lower(), "text")
+        self._content = content
+        if self.kind == "parquet":
+            raise Sen2ProError(f"{name}: send text, CSV, TSV or JSONL; Parquet is read from the disk only")
+
+    def _opened(self) -> IO[bytes]:
+        return BytesIO(self._content)
 
 
 def _sound(row: Record | Fault) -> Record:

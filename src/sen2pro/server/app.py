@@ -33,10 +33,12 @@ _SHOWN = {  # an example of each problem, for the document
 }  # fmt: skip
 
 
-def create_app(engine: Engine, serving: Serving | None = None, keys: Keys | None = None) -> FastAPI:
+def create_app(
+    engine: Engine, serving: Serving | None = None, keys: Keys | None = None, *, page: bool = False
+) -> FastAPI:
     """Return the application; its `state.server` is the `State` that all routes share.
 
-    A page for people belongs here, too: it is mounted on this application, and calls the same engine.
+    With `page`, the page for people is at `/`. It uses the same model.
 
     Examples
     --------
@@ -71,6 +73,12 @@ def create_app(engine: Engine, serving: Serving | None = None, keys: Keys | None
     for operation in (*openai_routes.OPERATIONS, *tei_routes.OPERATIONS, *own_routes.OPERATIONS):
         _add(app, state, operation)
     app.add_exception_handler(HTTPException, _unknown)
+    if page:
+        from sen2pro.page.limits import Limits
+        from sen2pro.page.mounting import mount
+
+        limits = Limits().within(state.serving.characters, state.serving.body_bytes)
+        state.farewells.append(mount(app, engine.model, limits, state.keys.allow).close)
     return app
 
 

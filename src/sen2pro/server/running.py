@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import signal
 import socket
@@ -172,6 +173,8 @@ class Server(uvicorn.Server):
         until = loop.time() + self._state.serving.grace
         while not self._state.batcher.is_idle and loop.time() < until and not self.force_exit:
             await asyncio.sleep(0.02)
+        for farewell in self._state.farewells:
+            farewell()
         self._state.until = time.monotonic() + until - loop.time()
         self.config.timeout_graceful_shutdown = max(1, round(until - loop.time()))
         await super().shutdown(sockets)
@@ -186,6 +189,8 @@ def serve(
     index: Index | None = None,
     classifier: Sen2ProClassifier | None = None,
     port_file: str | Path | None = None,
+    page: bool = False,
+    level: int = logging.INFO,
     started: Callable[[str], Any] = lambda address: None,
 ) -> bool:
     """Serve a model until SIGTERM or Ctrl-C; return whether the last batch was done before the grace was over.
@@ -202,14 +207,18 @@ def serve(
         What `/v1/search` and `/v1/classify` use.
     port_file
         A file that the port is written to once the server listens, for programs that start it with port 0.
+    page
+        Whether the page for people is at `/`.
+    level
+        What the log holds: from which level of `logging` on.
     started
         Called with the address once the server listens.
     """
     serving = serving or Serving()
-    logs.start()
+    logs.start(level)
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # short texts are no work for a pool of threads
     warnings.simplefilter("ignore", Sen2ProWarning)  # texts that are cut are counted; a log holds no text
-    app = create_app(Engine(model, index, classifier), serving, keys)
+    app = create_app(Engine(model, index, classifier), serving, keys, page=page)
     listening = _listen(serving)
     host, port = listening.getsockname()[:2]
     config = uvicorn.Config(

@@ -39,6 +39,7 @@ class State:
         self.name = serving.served_name or encoder.name
         self.names = {self.name, *serving.alias}
         self.phase = "starting"
+        self.farewells: list[Callable[[], None]] = []  # called when the server stops, before connections are closed
         self.until: float | None = None  # when a server that stops has to be done, by the monotonic clock
         self.created = int(time.time())
         self.signature = engine.model.signature()
