@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from common import save
 from scipy.stats import rankdata, spearmanr
-from variance_quality import quality
+from variance_quality import ceiling, quality
 
 from sen2pro import Sen2Pro
 from sen2pro.estimation.head import SHIPPED, Head
@@ -150,17 +150,6 @@ def figures(predicted: np.ndarray, reference: np.ndarray) -> dict[str, float]:
         "factor": float(np.median(totals / truth)),
         "error": float(np.abs(np.log(totals / truth)).mean()),
     }
-
-
-def ceiling(reference: np.ndarray, other: np.ndarray) -> dict[str, float]:
-    """Return the R2 of the true variances, from two references with independent samples."""
-
-    def share(first: np.ndarray, second: np.ndarray) -> float:
-        return float(1 - ((first - second) ** 2).sum() / 2 / ((first - first.mean(axis=0)) ** 2).sum())
-
-    live = reference.max(axis=0) > 1e-8 * reference.mean()
-    dimensions = [np.log(np.maximum(each[:, live], 1e-12)) for each in (reference, other)]
-    return {"dimension": share(*dimensions), "total": share(*(np.log(x.sum(axis=1)) for x in (reference, other)))}
 
 
 def gain(new: np.ndarray, old: np.ndarray, reference: np.ndarray) -> tuple[float, float, float]:

@@ -6,8 +6,9 @@
 
 Three kinds of sentences: STS-B test, news (AG News test) and very short turns of dialogue (GRADE). R2 of the logarithm
 of the variance: per dimension (1 - squared errors / squared deviations from the dimension's own mean, summed over all)
-and of the total of a sentence. `ratio` is the geometric mean of predicted over reference total: 1 is unbiased. Sampled
-variances are scaled to N - 1, which is better for them; the contestants use another seed than the reference.
+and of the total of a sentence. The reference is noisy too: `ceiling` is the R2 of the true variances. `ratio` is the
+geometric mean of predicted over reference total: 1 is unbiased. Sampled variances are scaled to N - 1, which is better
+for them; the contestants use another seed than the reference.
 """
 
 from __future__ import annotations
@@ -60,6 +61,20 @@ def quality(predicted: np.ndarray, reference: np.ndarray) -> dict[str, float]:
     }
 
 
+def ceiling(first: np.ndarray, second: np.ndarray, parts: int = 1) -> dict[str, float]:
+    """Return the R2 of the true variances against a reference, from two halves with independent samples.
+
+    The reference has `parts` 1: the samples of the first alone, or 2: those of both.
+    """
+
+    def share(a: np.ndarray, b: np.ndarray) -> float:
+        return float(1 - ((a - b) ** 2).sum() / 2 / parts / ((a - a.mean(axis=0)) ** 2).sum())
+
+    live = first.max(axis=0) > 1e-8 * first.mean()
+    dimensions = [np.log(np.maximum(each[:, live], 1e-12)) for each in (first, second)]
+    return {"dimension": share(*dimensions), "total": share(*(np.log(each.sum(axis=1)) for each in (first, second)))}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--sentences", type=int, default=100, help="of each kind")
@@ -81,8 +96,9 @@ def main() -> None:
         parts = {name: model.encode_sources(texts) for name, model in models.items()}
         for i, source in enumerate(("model", "data")):
             rows = slice(i * options.reference, (i + 1) * options.reference)
-            drawn = (models["one-pass"].sampler.finish(samples[n, rows]) for n in range(len(texts)))
+            drawn = [models["one-pass"].sampler.finish(samples[n, rows]) for n in range(len(texts))]
             reference = np.stack([estimate(each)[1] for each in drawn])
+            halves = [np.stack([estimate(each[start::2])[1] for each in drawn]) for start in (0, 1)]
             print(f"\n{source} uncertainty, {geometry}: R2 per dimension (total; ratio of totals x/ its spread)")
             print("  " + " " * 22 + "".join(f"{kind:>32s}" for kind in kinds))
             for name, model in models.items():
@@ -96,6 +112,12 @@ def main() -> None:
                     ratio = f"{found['ratio']:.2f} x/ {found['spread']:.2f}"
                     line += f"   {found['dimension']:+6.2f} ({found['total']:+5.2f}; {ratio})"
                 print(f"  {name:22s}{line}")
+            line, best = "", results.setdefault("ceiling", {}).setdefault(f"{source}, {geometry}", {})
+            for k, kind in enumerate(kinds):
+                rows = slice(k * options.sentences, (k + 1) * options.sentences)
+                best[kind] = ceiling(*(half[rows] for half in halves), parts=2)
+                line += f"   {best[kind]['dimension']:+6.2f} ({best[kind]['total']:+5.2f})".ljust(32)
+            print(f"  {'without any error':22s}{line}")
     results["coverage"] = coverage = {}
     for k, kind in enumerate(kinds):
         found = parts["one-pass"]["model"].coverage[k * options.sentences : (k + 1) * options.sentences]
