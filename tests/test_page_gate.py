@@ -428,4 +428,7 @@ def test_texts_are_forgotten_some_time_after_the_last_call(tiny):
             assert time.monotonic() < until
             time.sleep(0.1)
         assert not states.time_last_used
+        while gate._page.get_blocks()._queue.pending_messages_per_session:  # answers that nobody read
+            assert time.monotonic() < until
+            time.sleep(0.1)
         gate.close()

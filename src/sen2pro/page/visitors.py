@@ -58,8 +58,8 @@ class Visitors:
                 self._tidy(session)
 
     async def forget_for_ever(self) -> None:
-        """Forget, again and again, the texts of those who have not called for long."""
-        states = self._blocks.state_holder
+        """Forget, again and again, the texts of those who have not called for long, and answers made of them."""
+        states, queue = self._blocks.state_holder, self._blocks._queue
         while True:
             await asyncio.sleep(min(60, self._seconds))
             long_ago = datetime.datetime.now() - datetime.timedelta(seconds=self._seconds)
@@ -68,6 +68,9 @@ class Visitors:
                     with states.lock:
                         states.session_data.pop(session, None)
                         states.time_last_used.pop(session, None)
+            for session in list(queue.pending_event_ids_session):
+                if session not in states and not self._reading[session]:
+                    self._tidy(session)
 
     async def _make_room(self) -> None:
         """Drop the oldest answers that nobody reads."""
@@ -78,6 +81,7 @@ class Visitors:
             self._drop(session)
 
     def _tidy(self, session: str) -> None:
+        """Drop what will not be read: all but what is still under way."""
         queue = self._blocks._queue
         ids = queue.pending_event_ids_session.get(session, set())
         under_way = (queue.event_ids_to_events.get(each) for each in ids)
