@@ -9,6 +9,7 @@ from typing import Any
 import gradio as gr
 
 from sen2pro import __version__
+from sen2pro.files.text import open_binary
 from sen2pro.model import Sen2Pro
 from sen2pro.page.classify import classify_tab
 from sen2pro.page.compare import compare_tab
@@ -50,6 +51,10 @@ def look() -> dict[str, Any]:
         primary_hue="blue", neutral_hue="slate", font=fonts, font_mono=["ui-monospace", "Consolas", "monospace"]
     )
     return {
-        "theme": theme, "css": (_HERE / "style.css").read_text(encoding="utf-8"),
-        "js": (_HERE / "page.js").read_text(encoding="utf-8"),
+        "theme": theme, "css": _read("style.css"), "js": _read("page.js")
     }  # fmt: skip
+
+
+def _read(name: str) -> str:
+    with open_binary(_HERE / name) as file:
+        return file.read().decode()
