@@ -226,9 +226,7 @@ class Gate:
         headers = dict(scope["headers"])
         host = headers.get(b"host", b"")
         if self._is_local and not _THIS_MACHINE.fullmatch(host):
-            raise Refused(
-                403, "Open this page as 127.0.0.1 or localhost; under other names a server needs API keys (--key-file)."
-            )
+            raise Refused(403, "Open this page as 127.0.0.1 or localhost; under other names a server needs API keys.")
         if not _among(scope["path"], _OPEN) and not self._allow(as_bearer(headers.get(b"authorization"))):
             realm = (b"www-authenticate", _REALM)
             raise Refused(401, "This page needs an API key: give any name, and the key as the password.", realm)

@@ -29,15 +29,16 @@ class Visitors:
     """
 
     def __init__(self, blocks: Any, seconds: float) -> None:
-        self._blocks, self._seconds = blocks, seconds
+        self._states, self._queue = blocks.state_holder, blocks._queue  # gradio has no public name for its queue
+        self._seconds = seconds
         self._coming: Counter[str] = Counter()
         self._reading: Counter[str] = Counter()
 
     @asynccontextmanager
     async def joining(self, session: str) -> AsyncIterator[None]:
         """Let a visitor join the queue, unless too many answers of this visitor are not read yet."""
-        events = self._blocks._queue.pending_event_ids_session
-        if len(events.get(session, ())) + self._coming[session] >= _MOST_EVENTS:
+        under_way = self._queue.pending_event_ids_session.get(session, ())
+        if len(under_way) + self._coming[session] >= _MOST_EVENTS:
             raise TooMany
         self._coming[session] += 1
         try:
@@ -59,7 +60,7 @@ class Visitors:
 
     async def forget_for_ever(self) -> None:
         """Forget, again and again, the texts of those who have not called for long, and answers made of them."""
-        states, queue = self._blocks.state_holder, self._blocks._queue
+        states = self._states
         while True:
             await asyncio.sleep(min(60, self._seconds))
             long_ago = datetime.datetime.now() - datetime.timedelta(seconds=self._seconds)
@@ -68,13 +69,13 @@ class Visitors:
                     with states.lock:
                         states.session_data.pop(session, None)
                         states.time_last_used.pop(session, None)
-            for session in list(queue.pending_event_ids_session):
+            for session in list(self._queue.pending_event_ids_session):
                 if session not in states and not self._reading[session]:
                     self._tidy(session)
 
     async def _make_room(self) -> None:
         """Drop the oldest answers that nobody reads."""
-        queue = self._blocks._queue
+        queue = self._queue
         unread = [each for each, ids in queue.pending_event_ids_session.items() if ids and not self._reading[each]]
         for session in unread[: max(0, len(unread) + 1 - _MOST_UNREAD)]:
             await queue.clean_events(session_hash=session)
@@ -82,13 +83,11 @@ class Visitors:
 
     def _tidy(self, session: str) -> None:
         """Drop what will not be read: all but what is still under way."""
-        queue = self._blocks._queue
-        ids = queue.pending_event_ids_session.get(session, set())
-        under_way = (queue.event_ids_to_events.get(each) for each in ids)
-        ids &= {event._id for event in under_way if event is not None and event.alive}
+        ids, events = self._queue.pending_event_ids_session.get(session, set()), self._queue.event_ids_to_events
+        ids &= {each for each in ids if each in events and events[each].alive}
         if not ids:
             self._drop(session)
 
     def _drop(self, session: str) -> None:
-        self._blocks._queue.pending_messages_per_session.pop(session, None)
-        self._blocks._queue.pending_event_ids_session.pop(session, None)
+        self._queue.pending_messages_per_session.pop(session, None)
+        self._queue.pending_event_ids_session.pop(session, None)
