@@ -24,6 +24,7 @@ NAMES = ("chromium", "chromium-browser", "google-chrome")
 # Name and version on npm -> SHA-256 of the package.
 CHROMIUM = ("@sparticuz/chromium@147.0.0", "18fe5404ce845594cd7d592fc07f37a19514079ba4d9c27192ad8b908743f16b")
 AXE = ("axe-core@4.14.0", "2277b0a3ef47af9b52497faa3e71598e86e0a0e5e6eb295207a5657ede4709af")
+_PATIENCE = 300  # seconds for a package
 _FONTS = """<?xml version="1.0"?><!DOCTYPE fontconfig SYSTEM "fonts.dtd">
 <fontconfig><dir>/usr/share/fonts</dir><dir>{folder}/fonts</dir><cachedir>{folder}/fonts-cache</cachedir></fontconfig>
 """
@@ -134,9 +135,11 @@ def _packed(name: str, digest: str) -> bytes:
     if not shutil.which("npm"):
         raise NoBrowser(f"{name} is fetched by npm, which is not installed; install chromium, or npm")
     with tempfile.TemporaryDirectory() as folder:
-        done = subprocess.run(
-            ["npm", "pack", name, "--silent", "--pack-destination", folder], capture_output=True, text=True, cwd=folder
-        )
+        command = ["npm", "pack", name, "--silent", "--pack-destination", folder]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, cwd=folder, timeout=_PATIENCE)
+        except subprocess.TimeoutExpired:
+            raise NoBrowser(f"npm has not fetched {name} in {_PATIENCE} seconds") from None
         packages = list(Path(folder).glob("*.tgz"))
         if done.returncode or not packages:
             raise NoBrowser(f"npm cannot fetch {name}: {done.stderr.strip()[-300:]}")

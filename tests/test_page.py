@@ -218,6 +218,14 @@ def test_the_most_uncertain_sentences_have_the_last_level():
     assert drawing.level(np.arange(12)[::-1]).tolist() == [5, 5, 4, 4, 3, 3, 2, 2, 1, 1, 0, 0]
 
 
+def test_equal_uncertainty_has_one_level_and_the_ends_have_the_first_and_the_last():
+    assert drawing.level(np.ones(6)).tolist() == [0] * 6
+    assert drawing.level(np.array([0.3, 0.9, 0.9, 0.9])).tolist() == [0, 5, 5, 5]
+    assert drawing.level(np.array([0.1, 0.9])).tolist() == [0, 5]
+    assert drawing.level(np.array([0.5, 0.5 + 1e-7])).tolist() == [0, 0]  # one sentence in two batches
+    assert sorted(drawing.level(np.arange(200.0)).tolist()) == drawing.level(np.arange(200.0)).tolist()
+
+
 def test_a_picture_is_a_png_file():
     drawn = make_map([EVIL, "$\\frac{", "c"], gaussians(3))
     assert drawing.png(drawn).startswith(b"\x89PNG\r\n")
@@ -298,6 +306,15 @@ def test_files_hold_what_is_shown():
     assert file_of(html, "map.png") == b"picture"
     hits = table_of(fragments.hits(Result(EVIL, (Hit("3", "d", 0.5, 0.25),), 0.5), 9), "hits.csv")
     assert hits == [{"question": EVIL, "document": "4", "text": "d", "probability": "0.25", "similarity": "0.5"}]
+
+
+@pytest.mark.parametrize("text", ['=HYPERLINK("http://evil.example","a")', "+1", "-1", "@SUM(A1)", "\tx"])
+def test_a_text_in_a_file_is_no_formula(text):
+    (row,) = table_of(fragments.classes([text], [text, "b"], [[0.25, 0.75]], [True]), "classes.csv")
+    assert row["text"] == f"'{text}"
+    assert row[f"'{text}"] == "0.25"
+    (row,) = table_of(fragments.comparison(Comparison(0.5, 2.5, -1.0, 4.0, None, 0.5), text, "a-b"), "comparison.csv")
+    assert (row["first"], row["second"], row["low"]) == (f"'{text}", "a-b", "-1.0")  # numbers stay numbers
 
 
 # Work in parts.

@@ -475,6 +475,30 @@ def test_on_a_phone_nothing_is_wider_than_the_screen(chromium, server):
             assert not wide, (name, wide)
 
 
+def test_on_a_phone_a_word_without_end_is_seen_whole(chromium, server):
+    with visit(chromium, server, viewport=PHONE, has_touch=True, is_mobile=True) as page:
+        page.get_by_label("First sentence").fill("x" * 900)
+        page.get_by_label("Second sentence").fill("It " + "y" * 300)
+        button(page, "Compare").click()
+        expect(page.locator(".s2p-shaded")).to_have_count(2)
+        for word in page.locator(".s2p-word > span").all():
+            assert word.evaluate("e => e.getBoundingClientRect().right") <= PHONE["width"]
+            assert word.evaluate("e => e.scrollWidth <= e.clientWidth + 1")
+
+
+def test_words_run_as_their_language_does(page):
+    page.get_by_label("First sentence").fill("הכלב הגדול ישן על הספה")
+    page.get_by_label("Second sentence").fill("The big dog sleeps.")
+    button(page, "Compare").click()
+    expect(page.locator(".s2p-shaded")).to_have_count(2)
+    places = [
+        [word.bounding_box()["x"] for word in page.locator(".s2p-shaded").nth(number).locator(".s2p-word").all()]
+        for number in (0, 1)
+    ]
+    assert places[0] == sorted(places[0], reverse=True)
+    assert places[1] == sorted(places[1])
+
+
 # Of others.
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import json
 import os
 import re
 import signal
@@ -117,8 +116,8 @@ def test_a_call_that_is_too_large_or_has_no_length_is_refused(server):
 
 
 def test_calls_that_make_no_sense_break_nothing(server):
-    for number, data in ((0, []), (10**6, ["a"]), (-1, []), (1, [None] * 50), (0, [{"path": "/etc/passwd"}, {}])):
-        join(server, number, data)
+    for number, data in ((4, []), (10**6, ["a"]), (-1, []), (4, [None] * 50), (0, ["a"])):
+        assert join(server, number, data).status_code == 400
     with server.client() as client:
         assert client.get("/").status_code == 200
         assert client.get("/health").status_code == 200
@@ -227,5 +226,7 @@ def test_a_missing_extra_is_told_before_the_model_is_loaded(monkeypatch, argumen
 
 
 def test_the_log_of_the_page_holds_no_text(server):
-    join(server, 1, ["a very secret sentence", "another one"])
-    assert "secret" not in json.dumps(server.lines())
+    assert join(server, 4, ["a very secret sentence", "another one"]).status_code == 200
+    assert join(server, 4, ["a very secret sentence"]).status_code == 400  # gradio would print it in a traceback
+    server.lines()  # waits for the last of them
+    assert "secret" not in server.log.read_text()  # whatever wrote it

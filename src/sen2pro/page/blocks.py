@@ -37,7 +37,7 @@ def build(model: Sen2Pro, limits: Limits | None = None) -> Any:
                     tab(model, limits)
         gr.HTML(
             f"<footer>sen2pro {__version__}. Texts go to the server that this page came from, and nowhere else. It "
-            "keeps them in memory while you work, and never on its disk.</footer>"
+            "keeps them in memory, up to an hour after you have gone, and never on its disk.</footer>"
         )
     blocks.state_session_capacity = limits.visitors
     blocks.queue(max_size=_WAITING, default_concurrency_limit=AT_ONCE, api_open=False)

@@ -45,7 +45,7 @@ def classify_tab(model: Sen2Pro, limits: Limits) -> None:
         read = partial(inputs.opened, with_labels=True)
         opener(labelled, job.status, "Open a file (text, CSV, TSV, JSONL)", read, limits.body_bytes)
     found = gr.HTML(elem_id="classify-classes")
-    kept = gr.State(None, time_to_live=3600)  # the examples of this visitor, and their classifier
+    kept = gr.State(None, time_to_live=limits.seconds)  # the examples of this visitor, and their classifier
 
     def work(given: str, asked: str, before: Any) -> Iterator[Outputs]:
         from sen2pro.classification import Sen2ProClassifier

@@ -29,13 +29,13 @@ _QUIET: dict[str, Any] = {
 
 
 def level(totals: Any) -> Any:
-    """Return which of the six levels of uncertainty each total variance has, by its rank.
+    """Return which of the six levels of uncertainty each total variance has, by its rank; equal ones have the same.
 
-    >>> level(np.array([0.1, 0.5, 0.3])).tolist()
-    [0, 4, 2]
+    >>> level(np.array([0.1, 0.5, 0.3, 0.5])).tolist()
+    [0, 5, 3, 5]
     """
-    ranks = np.argsort(np.argsort(totals, kind="stable"), kind="stable")
-    return ranks * len(_LEVELS) // max(1, len(ranks))
+    different, ranks = np.unique(np.round(totals, 4), return_inverse=True)
+    return np.minimum(ranks * len(_LEVELS) // max(1, len(different) - 1), len(_LEVELS) - 1)
 
 
 def figure(drawn: SentenceMap, colour: str = "group") -> str:

@@ -66,9 +66,17 @@ def table_file(name: str, header: Sequence[str], rows: Iterable[Sequence[Any]]) 
     """Return a link that holds a table as CSV."""
     file = StringIO()
     writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(header)
-    writer.writerows(rows)
+    writer.writerows([_no_formula(cell) for cell in row] for row in (header, *rows))
     return download("Download CSV", name, "text/csv;charset=utf-8", file.getvalue().encode())
+
+
+def _no_formula(cell: Any) -> Any:
+    """Return a cell that spreadsheets show and do not calculate.
+
+    >>> _no_formula("=1+1"), _no_formula(-1.5)
+    ("'=1+1", -1.5)
+    """
+    return f"'{cell}" if isinstance(cell, str) and cell.startswith(("=", "+", "-", "@", "\t", "\r")) else cell
 
 
 def comparison(answer: Comparison, first: str, second: str) -> str:
@@ -127,7 +135,7 @@ def shaded(name: str, explanation: Explanation) -> str:
             f'<span class="s2p-word" style="--shade:{share / strongest:.2f}" title="{escape(said)}">'
             f"<span>{escape(word)}</span><small>{100 * share:.0f} %</small></span>"
         )
-    return f'<div class="s2p-shaded"><h3>{escape(name)}</h3><p>{" ".join(words)}</p></div>'
+    return f'<div class="s2p-shaded"><h3>{escape(name)}</h3><p dir="auto">{" ".join(words)}</p></div>'
 
 
 def rows_of(drawn: SentenceMap) -> list[tuple[Any, ...]]:

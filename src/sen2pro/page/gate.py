@@ -1,6 +1,7 @@
-"""The door of the page: which of gradio's routes can be reached, by whom, and with how many bytes.
+"""The door of the page: which of gradio's routes can be reached, by whom, how many at once, and with how many bytes.
 
-gradio has routes that the page does not need: files, proxies, uploads, monitoring. They cannot be reached.
+gradio has routes that the page does not need: files, proxies, uploads, monitoring. They cannot be reached. What a call
+may hold is in `calls.py`.
 """
 
 from __future__ import annotations
@@ -11,18 +12,30 @@ import binascii
 import contextlib
 import json
 import logging
+import re
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlsplit
 
 from starlette.routing import Match, Mount
 
+from sen2pro.page.calls import Calls, NotOurs, check_session, session_of
+from sen2pro.page.visitors import TooMany, Visitors
+
 LOGGER = logging.getLogger("sen2pro.server")
 # What a browser may fetch without a key: nothing of it depends on a visitor.
 _OPEN = ("/assets/", "/static/", "/theme.css", "/manifest.json", "/favicon.ico")
-_READ = ("/", "/config", "/gradio_api/heartbeat/", "/gradio_api/queue/data")
-_SENT = ("/gradio_api/queue/join", "/gradio_api/run/predict", "/gradio_api/cancel", "/gradio_api/reset")
-_MOST_SENT = 32  # calls with a body that are in hand
+_HEARTBEAT, _ANSWERS = "/gradio_api/heartbeat/", "/gradio_api/queue/data"
+_READ = ("/", "/config", _HEARTBEAT, _ANSWERS)
+_JOIN = "/gradio_api/queue/join"
+_SENT = (_JOIN, "/gradio_api/run/predict")
+# How many of each may be in hand; the rest of the server's connections stays free for its other routes.
+_MOST = {"call": 32, _HEARTBEAT: 128, _ANSWERS: 128}
+_MOST_HELD = 64 << 20  # bytes of bodies that have not arrived whole
+_SECONDS = 10.0  # in which a body must arrive
+# Names that mean this machine, whoever answers for them. Any other name can be made to mean it: DNS rebinding.
+_THIS_MACHINE = re.compile(rb"(127(\.\d{1,3}){3}|localhost|\[::1\])(:\d{1,5})?", re.IGNORECASE)
 _REALM = b'Basic realm="sen2pro: any name, and an API key as the password", charset="UTF-8"'
 # A browser refuses whatever the page would load from elsewhere.
 _POLICY = (
@@ -49,6 +62,14 @@ def _among(path: str, places: tuple[str, ...]) -> bool:
     return any(path == place or (len(place) > 1 and place.endswith("/") and path.startswith(place)) for place in places)
 
 
+class Refused(Exception):
+    """A call that is not let in: the status, and why."""
+
+    def __init__(self, status: int, text: str, *headers: tuple[bytes, bytes]) -> None:
+        super().__init__(text)
+        self.status, self.text, self.headers = status, text, headers
+
+
 class Gate:
     """The page, for those who may see it.
 
@@ -56,24 +77,121 @@ class Gate:
     ----------
     page
         The ASGI application behind it.
+    calls, visitors
+        What a call may hold, and what is kept of those who make one.
     allow
         Whether an `Authorization: Bearer ...` header opens the server. A browser asks for the key as a password.
     body_bytes
         What a call may send.
+    is_local
+        Whether the page is for browsers on this machine alone: then it has no other names than this machine's own.
     """
 
-    def __init__(self, page: Any, allow: Callable[[str | None], bool], body_bytes: int) -> None:
-        self._page, self._allow, self._most = page, allow, body_bytes
+    def __init__(
+        self,
+        page: Any,
+        calls: Calls,
+        visitors: Visitors,
+        allow: Callable[[str | None], bool],
+        body_bytes: int,
+        is_local: bool,
+    ) -> None:
+        self._page, self._calls, self._visitors = page, calls, visitors
+        self._allow, self._most, self._is_local = allow, body_bytes, is_local
         self._running: set[asyncio.Task[None]] = set()
-        self._sent = 0  # calls with a body that are in hand
+        self._in_hand: Counter[str] = Counter()
+        self._held = 0  # bytes of bodies that have not arrived whole
+        self._forgetting: asyncio.Task[None] | None = None
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Answer a call, or say why not."""
-        refusal = self._refusal(scope)
-        if refusal is not None:
-            await _tell(send, *refusal)
-            return
+        if self._forgetting is None:
+            self._forgetting = asyncio.create_task(self._visitors.forget_for_ever())
+        try:
+            self._check(scope)
+            if scope["method"] == "POST":
+                await self._take(scope, receive, send)
+            else:
+                await self._show(scope, receive, send)
+        except Refused as refused:
+            await _tell(send, refused)
+        except NotOurs:
+            await _tell(send, Refused(400, "The page does not understand this call."))
+        except TooMany:
+            await _tell(send, Refused(429, "Too much of yours is under way; wait for its end."))
 
+    def close(self) -> None:
+        """End what would go on for ever: browsers hold a connection open, to hear that the server is there."""
+        for task in (*self._running, self._forgetting):
+            if task is not None:
+                task.cancel()
+
+    async def _take(self, scope: Any, receive: Any, send: Any) -> None:
+        """Answer a call that sends something; until it is whole and checked, it takes nobody's place."""
+        try:
+            body = await asyncio.wait_for(self._body(receive), _SECONDS)
+        except asyncio.TimeoutError:
+            raise Refused(408, "What you send takes too long to arrive; try again.") from None
+        if body is None:
+            return
+        is_queued = scope["path"] == _JOIN
+        call = self._calls.read(body, is_queued)
+        scope["headers"] = [
+            *(header for header in scope["headers"] if header[0] != b"content-length"),
+            (b"content-length", str(len(call.body)).encode()),
+        ]
+        with self._place("call"):
+            async with self._visitors.joining(call.session) if is_queued else contextlib.nullcontext():
+                await self._run(scope, _again(call.body, receive), send)
+
+    async def _show(self, scope: Any, receive: Any, send: Any) -> None:
+        """Answer a call that only reads; answers and heartbeats go on for long."""
+        path = scope["path"]
+        if path == _ANSWERS:
+            session = session_of(scope["query_string"])
+            scope["query_string"] = f"session_hash={session}".encode()
+            with self._place(_ANSWERS), self._visitors.reading(session):
+                await self._run(scope, receive, send)
+            return
+        scope["query_string"] = b""
+        if not path.startswith(_HEARTBEAT):
+            await self._run(scope, receive, send)
+            return
+        check_session(path.removeprefix(_HEARTBEAT))
+        with self._place(_HEARTBEAT):
+            await self._run(scope, receive, send)
+
+    @contextlib.contextmanager
+    def _place(self, kind: str) -> Any:
+        if self._in_hand[kind] >= _MOST[kind]:
+            raise Refused(503, "Too many visitors are here at once; try again.")
+        self._in_hand[kind] += 1
+        try:
+            yield
+        finally:
+            self._in_hand[kind] -= 1
+
+    async def _body(self, receive: Any) -> bytes | None:
+        """Return what a call sends, or None if its visitor has gone."""
+        parts, size = [], 0
+        try:
+            while True:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    return None
+                parts.append(message.get("body", b""))
+                size += len(parts[-1])
+                self._held += len(parts[-1])
+                if size > self._most:
+                    raise self._too_much()
+                if self._held > _MOST_HELD:
+                    raise Refused(503, "Too many visitors send something at once; try again.")
+                if not message.get("more_body", False):
+                    return b"".join(parts)
+        finally:
+            self._held -= size
+
+    async def _run(self, scope: Any, receive: Any, send: Any) -> None:
         has_begun = is_open = False  # whether an answer has begun, and is not whole yet
 
         async def send_guarded(message: Any) -> None:
@@ -86,7 +204,6 @@ class Gate:
 
         task = asyncio.create_task(self._page(scope, receive, send_guarded))
         self._running.add(task)
-        self._sent += scope["method"] == "POST"
         try:
             await task
         except asyncio.CancelledError:
@@ -98,37 +215,57 @@ class Gate:
         except Exception as error:  # a call that no browser with this page would make
             LOGGER.warning({"event": "a call that the page does not understand", "error": type(error).__name__})
             if not has_begun:
-                await _tell(send, 400, "The page does not understand this call.", [])
-            elif is_open:
+                raise NotOurs from None
+            if is_open:
                 raise
         finally:
             self._running.discard(task)
-            self._sent -= scope["method"] == "POST"
 
-    def close(self) -> None:
-        """End what would go on for ever: browsers hold a connection open, to hear that the server is there."""
-        for task in self._running:
-            task.cancel()
-
-    def _refusal(self, scope: Any) -> tuple[int, str, list[tuple[bytes, bytes]]] | None:
+    def _check(self, scope: Any) -> None:
+        """Refuse those who may not come in, by what their headers say."""
         headers = dict(scope["headers"])
-        path = scope["path"]
-        if not _among(path, _OPEN) and not self._allow(as_bearer(headers.get(b"authorization"))):
-            return 401, "This page needs an API key: give any name, and the key as the password.", [
-                (b"www-authenticate", _REALM)
-            ]  # fmt: skip
+        host = headers.get(b"host", b"")
+        if self._is_local and not _THIS_MACHINE.fullmatch(host):
+            raise Refused(403, "Open this page as 127.0.0.1 or localhost; under other names a server needs API keys.")
+        if not _among(scope["path"], _OPEN) and not self._allow(as_bearer(headers.get(b"authorization"))):
+            realm = (b"www-authenticate", _REALM)
+            raise Refused(401, "This page needs an API key: give any name, and the key as the password.", realm)
         origin = headers.get(b"origin")
-        if origin is not None and urlsplit(origin.decode("latin-1")).netloc.encode("latin-1") != headers.get(b"host"):
-            return 403, "Pages of other addresses may not use this one.", []
+        if origin is not None and _place_of(origin) != host:
+            raise Refused(403, "Pages of other addresses may not use this one.")
         if scope["method"] == "POST":
+            if headers.get(b"content-type", b"").partition(b";")[0].strip().lower() != b"application/json":
+                raise Refused(415, "Send application/json.")
             said = headers.get(b"content-length")
             if said is None:
-                return 411, "Say how many bytes you send: Content-Length.", []
+                raise Refused(411, "Say how many bytes you send: Content-Length.")
             if len(said) > 15 or int(said) > self._most:
-                return 413, f"That is too much at once: the page takes {self._most:,} bytes.", []
-            if self._sent >= _MOST_SENT:
-                return 503, "Too many visitors send something at once; try again.", []
+                raise self._too_much()
+
+    def _too_much(self) -> Refused:
+        return Refused(413, f"That is too much at once: the page takes {self._most:,} bytes.")
+
+
+def _place_of(origin: bytes) -> bytes | None:
+    """Return host and port of an origin."""
+    try:
+        return urlsplit(origin.decode("latin-1")).netloc.encode("latin-1")
+    except ValueError:
         return None
+
+
+def _again(body: bytes, receive: Any) -> Any:
+    """Return what gives a body that was read already, and then what comes after it."""
+    is_given = False
+
+    async def receive_again() -> Any:
+        nonlocal is_given
+        if is_given:
+            return await receive()
+        is_given = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return receive_again
 
 
 def as_bearer(authorization: bytes | None) -> str | None:
@@ -146,12 +283,12 @@ def as_bearer(authorization: bytes | None) -> str | None:
     return None
 
 
-async def _tell(send: Any, status: int, text: str, headers: list[tuple[bytes, bytes]]) -> None:
-    body = json.dumps({"detail": text}).encode()
+async def _tell(send: Any, refused: Refused) -> None:
+    body = json.dumps({"detail": refused.text}).encode()
     sent = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-    if status in (411, 413):
+    if refused.status in (408, 411, 413):
         sent.append((b"connection", b"close"))
-    await send({"type": "http.response.start", "status": status, "headers": [*sent, *headers]})
+    await send({"type": "http.response.start", "status": refused.status, "headers": [*sent, *refused.headers]})
     await send({"type": "http.response.body", "body": body})
 
 

@@ -21,6 +21,15 @@ LANE = "model"  # work of all tabs and visitors that shares the model
 AT_ONCE = 8  # of it; it takes turns, part by part
 
 
+def told(error: Exception) -> str:
+    """Return what a visitor is told of an error; gradio would write it into the log, with the visitor's texts."""
+    if isinstance(error, Sen2ProError):
+        return fragments.message(str(error))
+    LOGGER.error({"event": "the page failed", "error": type(error).__name__})
+    LOGGER.debug("the page failed", exc_info=True)
+    return fragments.message(_FAILED)
+
+
 class Job:
     """The buttons of a tab, and the work behind them.
 
@@ -70,12 +79,8 @@ class Job:
                         break
                 else:
                     last = {self.status: ""}
-            except Sen2ProError as error:
-                last = {**empty, self.status: fragments.message(str(error))}
             except Exception as error:
-                LOGGER.error({"event": "the page failed", "error": type(error).__name__})
-                LOGGER.debug("the page failed", exc_info=True)
-                last = {**empty, self.status: fragments.message(_FAILED)}
+                last = {**empty, self.status: told(error)}
             finally:  # also if the visitor has gone
                 self._running.discard(visitor)
                 self._stopping.discard(visitor)
@@ -125,8 +130,8 @@ def opener(into: Any, status: Any, label: str, read: Callable[[str, str], str], 
             return gr.skip(), fragments.message(f"{name[:200]} cannot be opened: {problem[:200]}.")
         try:
             text = read(name, content)
-        except Sen2ProError as error:
-            return gr.skip(), fragments.message(str(error))
+        except Exception as error:
+            return gr.skip(), told(error)
         count = len(text.splitlines())
         return text, fragments.note(f"{count:,} line{'s' * (count != 1)} of {name}. The file is not stored.")
 

@@ -23,6 +23,8 @@ class Limits:
         Of what a browser sends at once, a file that is opened in it for instance.
     visitors
         Whose documents and examples are kept; those who came first are forgotten first.
+    seconds
+        How long they are kept after the last call of a visitor.
     """
 
     characters: int = 1000
@@ -34,6 +36,7 @@ class Limits:
     labels: int = 20
     body_bytes: int = 2 << 20
     visitors: int = 64
+    seconds: float = 3600
 
     def within(self, characters: int, body_bytes: int) -> Limits:
         """Return these limits, or those of a server where they are lower.

@@ -11,7 +11,7 @@ from gradio.components.plot import PlotData
 from sen2pro.model import Sen2Pro
 from sen2pro.page import fragments, inputs, texts
 from sen2pro.page.drawing import COLOURS, figure, png
-from sen2pro.page.job import LANE, Job, Outputs, examples, opener
+from sen2pro.page.job import LANE, Job, Outputs, examples, opener, told
 from sen2pro.page.limits import Limits
 from sen2pro.page.mapping import SentenceMap, make_map
 from sen2pro.page.work import encode
@@ -37,7 +37,7 @@ def map_tab(model: Sen2Pro, limits: Limits) -> None:
         opener(pasted, job.status, "Open a file (text, CSV, TSV, JSONL)", inputs.opened, limits.body_bytes)
     plot = gr.Plot(show_label=False, elem_id="map-plot")  # while it is empty, the style sheet hides it
     table = gr.HTML(elem_id="map-table")
-    kept = gr.State(None, time_to_live=3600)  # the map of this visitor
+    kept = gr.State(None, time_to_live=limits.seconds)  # the map of this visitor
 
     def work(given: str, by: str) -> Iterator[Outputs]:
         lines = inputs.sentences(given, "sentences", limits.sentences, limits, least=2)
@@ -48,9 +48,11 @@ def map_tab(model: Sen2Pro, limits: Limits) -> None:
     def redrawn(drawn: SentenceMap | None, by: str) -> dict[Any, Any]:
         if drawn is None:
             return {plot: None, table: ""}
-        return {
-            plot: PlotData(type="plotly", plot=figure(drawn, by)), table: fragments.map_table(drawn, png(drawn, by))
-        }  # fmt: skip
+        try:
+            shown = PlotData(type="plotly", plot=figure(drawn, by))
+            return {plot: shown, table: fragments.map_table(drawn, png(drawn, by))}
+        except Exception as error:
+            return {plot: None, table: told(error)}
 
     empty = {kept: None, plot: None, table: ""}
     job.start_by(filled, work, [pasted, colour], empty)

@@ -40,7 +40,7 @@ def search_tab(model: Sen2Pro, limits: Limits) -> None:
     with opening:
         opener(documents, job.status, "Open a file (text, CSV, TSV, JSONL)", inputs.opened, limits.body_bytes)
     found = gr.HTML(elem_id="search-hits")
-    kept = gr.State(None, time_to_live=3600)  # the documents of this visitor, and their index
+    kept = gr.State(None, time_to_live=limits.seconds)  # the documents of this visitor, and their index
 
     def work(given: str, asked: str, before: Any) -> Iterator[Outputs]:
         lines = inputs.sentences(given, "documents", limits.documents, limits)

@@ -78,7 +78,8 @@ def create_app(
         from sen2pro.page.mounting import mount
 
         limits = Limits().within(state.serving.characters, state.serving.body_bytes)
-        state.farewells.append(mount(app, engine.model, limits, state.keys.allow).close)
+        is_local = state.serving.is_local and not len(state.keys)
+        state.farewells.append(mount(app, engine.model, limits, state.keys.allow, is_local=is_local).close)
     return app
 
 
