@@ -21,8 +21,11 @@ ROWS = 6000  # units of 1024, in four passes a row
 @pytest.fixture(scope="module")
 def job(shared_folder, tmp_path_factory):
     """Arguments of a job, and the bytes that it writes undisturbed."""
-    folder = tmp_path_factory.mktemp("job")
-    source = write_lines(folder / "in.txt", some_texts(ROWS))
+    return make_job(shared_folder, tmp_path_factory.mktemp("job"), ROWS)
+
+
+def make_job(shared_folder, folder, rows):
+    source = write_lines(folder / "in.txt", some_texts(rows))
     arguments = ("-m", shared_folder, "--samples", "2")
     result = run("encode", source, folder / "out.parquet", *arguments)
     assert result.exit_code == 0, result.output
@@ -44,13 +47,14 @@ def children(process):
     return [int(each) for each in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()]
 
 
-def test_sigkill_at_random_moments_loses_nothing(job, tmp_path):
-    source, arguments, expected = job
+def test_sigkill_at_random_moments_loses_nothing(shared_folder, tmp_path_factory, tmp_path):
+    # More rows than a fast machine does between four kills.
+    source, arguments, expected = make_job(shared_folder, tmp_path_factory.mktemp("long"), 2 * ROWS)
     output, draw = tmp_path / "out.parquet", random.Random(0)
     for _ in range(4):
         process, before = spawn("encode", source, output, *arguments), len(units(tmp_path))
         wait_for(process, lambda before=before: len(units(tmp_path)) > before)
-        time.sleep(draw.uniform(0, 0.3))
+        time.sleep(draw.uniform(0, 0.2))
         stop(process, signal.SIGKILL)
         assert not output.exists()
         assert units(tmp_path)

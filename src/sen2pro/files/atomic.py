@@ -82,9 +82,9 @@ def _temporary(path: Path, *, folder: bool) -> Iterator[Path]:
     with _named(path):
         remove_abandoned(path)
         with _own_name(path) as temporary:
-            _delete(temporary)
-            temporary.mkdir() if folder else temporary.touch()
-            try:
+            try:  # Ctrl-C may come at any moment from here on
+                _delete(temporary)
+                temporary.mkdir() if folder else temporary.touch()
                 with locked(temporary):
                     yield temporary
             finally:

@@ -80,8 +80,12 @@ class InProcess:
         """Encode units one after the other."""
         assert self.model is not None
         for unit in units:
-            counted = Counted(unit.size, advance)
-            report = encode_unit(self.model, unit, place(unit.number), how, counted)
+            counted, path = Counted(unit.size, advance), place(unit.number)
+            try:
+                report = encode_unit(self.model, unit, path, how, counted)
+            except BaseException:  # Ctrl-C may have come while its file was being deleted
+                remove_abandoned(path)
+                raise
             counted.finish()
             yield unit, report
 
