@@ -9,9 +9,24 @@ import pytest
 from conftest import WORDS
 
 from sen2pro import Sen2Pro
-from sen2pro.scale import InProcess, encode_files
+from sen2pro.scale import InProcess, encode_files, plan
 
-SAMPLES = 2
+ROWS, SAMPLES = 1000, 2
+
+
+@pytest.fixture(scope="module")
+def model(shared_folder):
+    return tiny_model(shared_folder)
+
+
+@pytest.fixture(scope="module")
+def texts():
+    return some_texts(ROWS)
+
+
+@pytest.fixture(autouse=True)
+def small_units(monkeypatch):
+    monkeypatch.setattr(plan, "UNIT", 1024)  # of one pass a row; of four, it makes units of 256 rows
 
 
 def some_texts(n: int, seed: int = 0) -> list[str]:

@@ -8,7 +8,18 @@ import numpy as np
 import pytest
 import torch
 from conftest import WORDS
-from scale_runs import SAMPLES, names, some_texts, stopped, tiny_model, undisturbed, write_lines
+from scale_runs import (
+    ROWS,
+    SAMPLES,
+    model,
+    names,
+    small_units,
+    some_texts,
+    stopped,
+    texts,
+    undisturbed,
+    write_lines,
+)
 from test_cli import run
 
 from sen2pro import Gaussian, Sen2Pro, Sen2ProError
@@ -17,23 +28,6 @@ from sen2pro.files.gaussians import read, stream
 from sen2pro.scale import InProcess, Processes, Summary, encode_files, plan
 from sen2pro.scale.engines import _died
 from sen2pro.scale.units import Report
-
-ROWS = 1000
-
-
-@pytest.fixture(scope="module")
-def model(shared_folder):
-    return tiny_model(shared_folder)
-
-
-@pytest.fixture(scope="module")
-def texts():
-    return some_texts(ROWS)
-
-
-@pytest.fixture(autouse=True)
-def small_units(monkeypatch):
-    monkeypatch.setattr(plan, "UNIT", 1024)  # of one pass a row; of four, it makes units of 256 rows
 
 
 @pytest.fixture

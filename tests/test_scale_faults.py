@@ -4,7 +4,7 @@ import json
 
 import pytest
 import torch
-from scale_runs import SAMPLES, Stops, some_texts, tiny_model, write_lines
+from scale_runs import SAMPLES, Stops, model, small_units, some_texts, texts, tiny_model, write_lines
 from test_cli import run
 
 from sen2pro import Sen2Pro, Sen2ProError
@@ -12,23 +12,6 @@ from sen2pro.files import shards
 from sen2pro.files.gaussians import read
 from sen2pro.scale import encode_files, plan
 from sen2pro.scale.units import Report
-
-ROWS = 1000
-
-
-@pytest.fixture(scope="module")
-def model(shared_folder):
-    return tiny_model(shared_folder)
-
-
-@pytest.fixture(scope="module")
-def texts():
-    return some_texts(ROWS)
-
-
-@pytest.fixture(autouse=True)
-def small_units(monkeypatch):
-    monkeypatch.setattr(plan, "UNIT", 1024)  # of one pass a row; of four, it makes units of 256 rows
 
 
 @pytest.fixture(scope="module")

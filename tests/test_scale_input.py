@@ -8,30 +8,13 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from scale_runs import names, some_texts, stopped, tiny_model, undisturbed, write_lines
+from scale_runs import model, names, small_units, some_texts, stopped, texts, undisturbed, write_lines
 from test_cli import run
 
 from sen2pro import Sen2ProError
 from sen2pro.files.gaussians import read
 from sen2pro.files.inputs import Inputs, expand
 from sen2pro.scale import encode_files, plan
-
-ROWS = 1000
-
-
-@pytest.fixture(scope="module")
-def model(shared_folder):
-    return tiny_model(shared_folder)
-
-
-@pytest.fixture(scope="module")
-def texts():
-    return some_texts(ROWS)
-
-
-@pytest.fixture(autouse=True)
-def small_units(monkeypatch):
-    monkeypatch.setattr(plan, "UNIT", 1024)  # of one pass a row; of four, it makes units of 256 rows
 
 
 def test_many_files_are_read_as_one(model, texts, tmp_path):

@@ -8,29 +8,12 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from scale_runs import SAMPLES, names, some_texts, stopped, tiny_model, undisturbed, write_lines
+from scale_runs import ROWS, SAMPLES, model, names, small_units, some_texts, stopped, texts, undisturbed, write_lines
 
 from sen2pro import Gaussian, Sen2Pro, Sen2ProError
 from sen2pro.files.atomic import replacing
 from sen2pro.files.gaussians import read
 from sen2pro.scale import InProcess, encode_files, plan
-
-ROWS = 1000
-
-
-@pytest.fixture(scope="module")
-def model(shared_folder):
-    return tiny_model(shared_folder)
-
-
-@pytest.fixture(scope="module")
-def texts():
-    return some_texts(ROWS)
-
-
-@pytest.fixture(autouse=True)
-def small_units(monkeypatch):
-    monkeypatch.setattr(plan, "UNIT", 1024)  # of one pass a row; of four, it makes units of 256 rows
 
 
 @pytest.fixture
