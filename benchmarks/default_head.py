@@ -41,7 +41,7 @@ def main() -> None:
 
     kinds, texts = map(list, zip(*corpus(options.sources), strict=True))
     raw, unit = (Sen2Pro("all-MiniLM-L6-v2", samples=SAMPLES, normalize=normalize) for normalize in (False, True))
-    states = raw.sampler.plain(texts, "", layers=range(raw.encoder.depth - 1), show=None, warn=False)
+    states = raw.sampler.plain(texts, "", layers=range(raw.encoder.depth - 1), show=None, warn=False, spread=True)
     samples = all_samples(raw, texts)
     for model, name in ((raw, "raw"), (unit, "unit")):
         head = fit_for(model, texts, states, taught(model, samples), held_out=0.2, kinds=kinds)

@@ -29,7 +29,7 @@ from sen2pro.gaussian import Gaussian
 from sen2pro.progress import Show
 from sen2pro.sampling.edits import OPERATIONS
 from sen2pro.sampling.sampler import Sampler
-from sen2pro.settings import ADDED_LATER, DATA, DEFAULT_MODEL, JSON_CHECKS, Settings, arguments
+from sen2pro.settings import ADDED_LATER, DATA, DEFAULT_MODEL, JSON_CHECKS, WITHOUT_SAMPLES, Settings, arguments
 from sen2pro.signature import Signature
 from sen2pro.types import Array, Array64
 
@@ -62,9 +62,11 @@ class Sen2Pro:
     method
         `sampling` is the paper's: N forward passes for each kind of uncertainty. `one-pass` predicts what sampling
         would give from one plain pass, by a head (see `distill`); the package has one for the default model.
-        `shrinkage` joins few samples with the head's prediction.
+        `shrinkage` joins few samples with the head's prediction. `analytic` computes the model's uncertainty beside one
+        pass, by following dropout through the network; the data's is the head's. It needs no head for
+        `uncertainty="model"`.
     samples
-        Number of samples N of each kind of uncertainty, or a pair (model, data); none in one pass.
+        Number of samples N of each kind of uncertainty, or a pair (model, data); none in one pass or analytic.
     uncertainty
         `both`, `model` (MC dropout) or `data` (word-level edits).
     combine
@@ -145,7 +147,9 @@ class Sen2Pro:
         if "model" in self.sources:
             self._check_dropout()
         self._head: Head | None = None
-        if self.method != "sampling" or settings.head is not None:
+        if self.method == "analytic":
+            self._prepare_analytic(settings.head)
+        elif self.method != "sampling" or settings.head is not None:
             self._head = self._find_head(settings.head)
 
     # The parameters above, as they are in use.
@@ -185,6 +189,23 @@ class Sen2Pro:
             raise HeadMissing(f"the head does not fit this model: {'; '.join(reasons)}; fit one for it with distill")
         return fitting
 
+    def _prepare_analytic(self, head: Head | str | Path | None) -> None:
+        """Check that dropout can be followed through this network, and find the head that corrects the result."""
+        if not self.encoder.propagates:
+            raise Sen2ProError(
+                f"dropout cannot be followed through {self.encoder.name}: the method 'analytic' is for BERT, RoBERTa, "
+                "XLM-R, MPNet and DistilBERT from a folder or the hub, on a CPU, in float32, with mean or cls pooling; "
+                "use 'one-pass' or 'sampling'"
+            )
+        self._head = self._find_head(head) if head is not None or "data" in self.sources else self.find_head()
+        if "model" in self.sources and not (self._head and self._head.correction):
+            warnings.warn(
+                f"there is no correction of analytic variances for {self.encoder.name}: they can be ranked, but are "
+                "too small by a factor that is about the same for all sentences; distill fits a correction",
+                Sen2ProWarning,
+                stacklevel=4,
+            )
+
     def _find_whitening(self, whitening: Whitening | bool | None, saved: Mapping[str, Any]) -> Whitening | None:
         if whitening is None and self.encoder.folder and (self.encoder.folder / _WHITENING_FILE).is_file():
             if self.encoder.pooling != saved.get("pooling"):
@@ -215,7 +236,7 @@ class Sen2Pro:
         return f"Sen2Pro({self.encoder.name!r},{how} uncertainty={self.uncertainty!r}, samples={counts})"
 
     def _counts(self, sources: Sequence[str]) -> str:
-        return "0" if self.method == "one-pass" else "+".join(str(self.samples[name]) for name in sources)
+        return "0" if not self._settings.draws else "+".join(str(self.samples[name]) for name in sources)
 
     def find_head(self) -> Head | None:
         """Return the head that this model finds by itself, in its folder or with the package; None if there is none."""
@@ -237,7 +258,7 @@ class Sen2Pro:
     @property
     def passes(self) -> int:
         """How many forward passes a sentence takes."""
-        return 1 if self.method == "one-pass" else sum(self.samples[source] for source in self.sources)
+        return 1 if not self._settings.draws else sum(self.samples[source] for source in self.sources)
 
     def finds_its_whitening(self) -> bool:
         """Tell whether the whitening in use is the one in this model's folder."""
@@ -277,11 +298,18 @@ class Sen2Pro:
             precision=self.encoder.precision,
             edits=",".join(OPERATIONS) + own if "data" in sources else "no",
             prompt=prompt or "no",
-            seed=str(self.seed) if self.method != "one-pass" else "no",
+            seed=str(self.seed) if self._settings.draws else "no",
             combine=self.combine if len(sources) > 1 else "no",
-            estimator="diagonal" if self.method == "sampling" else f"{self.method} ({self._head})",
+            estimator=self._estimator(),
             version=__version__,
         )
+
+    def _estimator(self) -> str:
+        if self.method == "sampling":
+            return "diagonal"
+        correction = self._head.correction if self._head else None
+        corrected = f"correction {correction.hash}, " if self.method == "analytic" and correction else ""
+        return f"{self.method} ({corrected}{self._head or 'no head'})"
 
     def encode(
         self, sentences: str | Sequence[str], *, batch_size: int | None = None, show_progress_bar: Show = None,
@@ -328,13 +356,13 @@ class Sen2Pro:
         counts = {source: self.samples[source] for source in self.sources}
         estimates: _Estimates = {}
         plain = coverage = None
-        if self.method != "one-pass" or not texts:
+        if self._settings.draws or not texts:
             moments = {source: Moments(len(texts), self.dim) for source in counts}
             for source, index, _, vectors in self.sampler.draw(texts, prefix, counts, batch_size, show):
                 moments[source].update(index, vectors)
             estimates = {source: (each.mean, each.variance) for source, each in moments.items()}
         if self.method != "sampling" and texts:
-            plain, estimates, coverage = self._with_head(texts, prefix, estimates, batch_size, show)
+            plain, estimates, coverage = self._predicted(texts, prefix, estimates, batch_size, show)
         return plain, {name: Gaussian(*x, self.signature(prefix, name), coverage) for name, x in estimates.items()}
 
     def join(self, parts: Mapping[str, Gaussian]) -> Gaussian:
@@ -349,27 +377,35 @@ class Sen2Pro:
         prompt = first.signature.prompt if first.signature and first.signature.prompt != "no" else ""
         return Gaussian(*combine(estimates, counts, self.combine), self.signature(prompt), first.coverage)
 
-    def _with_head(
+    def _predicted(
         self, texts: list[str], prompt: str, sampled: _Estimates, batch_size: int | None, show: Show
-    ) -> tuple[Array, _Estimates, Array]:
+    ) -> tuple[Array, _Estimates, Array | None]:
         """Return the plain vectors, mean and variance of each source, predicted or shrunk, and the head's coverage."""
-        assert self._head is not None
         result: _Estimates = {}
-        alone = self.method == "one-pass"
+        head, alone, spread = self._head, not self._settings.draws, self._spreads
         states = self.sampler.plain(
-            texts, prompt, layers=self._head.layers, batch_size=batch_size, show=show if alone else False, warn=alone
-        )
+            texts, prompt, layers=head.layers if head else (), batch_size=batch_size, show=show if alone else False,
+            warn=alone, spread=spread,
+        )  # fmt: skip
         plain = self.sampler.finish(states.vectors)
         for name in self.sources:
-            shift, variance = self._head.predict(states, name)
+            shift, variance = head.predict(states, name) if head else (np.zeros(plain.shape), np.zeros(plain.shape))
             mean = plain + shift
-            if name in sampled:
+            if spread and name == "model":
+                variance = self.sampler.spread(states)
+                variance = head.correct(states, variance) if head and head.correction else variance
+            if head and name in sampled:
                 n = self.samples[name]
-                variance = shrunk(sampled[name][1] * n / (n - 1), n, variance, self._head.strengths[name])
-                error, noise = self._head.errors[name], variance / n
+                variance = shrunk(sampled[name][1] * n / (n - 1), n, variance, head.strengths[name])
+                error, noise = head.errors[name], variance / n
                 mean = mean + error / np.maximum(error + noise, 1e-30) * (sampled[name][0] - mean)
             result[name] = on_sphere(mean, variance) if self.normalize else mean, variance
-        return plain, result, self._head.coverage(states)
+        return plain, result, head.coverage(states) if head else None
+
+    @property
+    def _spreads(self) -> bool:
+        """Whether variances are propagated through the network."""
+        return self.method == "analytic" and "model" in self.sources
 
     def distill(
         self, corpus: Sequence[str], *, samples: int = 16, held_out: float = 0.2, batch_size: int | None = None,
@@ -533,7 +569,7 @@ class Sen2Pro:
         if not saved:
             raise Sen2ProError(f"there is no {_SETTINGS_FILE} in {folder}; for a plain encoder use Sen2Pro(...)")
         settings = {**arguments(saved), **changes}
-        if settings["method"] == "one-pass" and "samples" not in changes:
+        if settings["method"] in WITHOUT_SAMPLES and "samples" not in changes:
             settings["samples"] = None
         return cls(str(folder), **settings)
 

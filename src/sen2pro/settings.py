@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from sen2pro.estimation.whitening import Whitening
 
 DEFAULT_MODEL = "all-MiniLM-L6-v2"
-METHODS = ("sampling", "shrinkage", "one-pass")
+METHODS = ("sampling", "shrinkage", "one-pass", "analytic")
+WITHOUT_SAMPLES = ("one-pass", "analytic")  # methods that draw nothing at random
 UNCERTAINTIES = ("both", *SOURCES)
 COMBINATIONS = ("individual", "unified")
 POOLINGS = ("mean", "cls", "first-last-avg")
@@ -57,7 +58,11 @@ class Settings:
     """
 
     model: Any = _caller(DEFAULT_MODEL, "Hub id or folder of the encoder.", flags=("--model", "-m"))
-    method: str = _data("sampling", _text(*METHODS), "sampling (the paper's), one-pass (a head's) or shrinkage (both).")
+    method: str = _data(
+        "sampling",
+        _text(*METHODS),
+        "sampling (the paper's), one-pass (a head's), shrinkage (both) or analytic (computed beside a pass).",
+    )
     samples: int | tuple[int, int] | None = _data(
         None, _COUNTS, "Samples of each uncertainty: one number, or MODEL+DATA as in 15+15. (default: 15)"
     )
@@ -89,8 +94,10 @@ class Settings:
             one_of("pooling", self.pooling, POOLINGS)
         if not isinstance(self.normalize, bool | None):
             raise Sen2ProError(f"normalize must be True, False or None (the model's own), not {shown(self.normalize)}")
-        if self.method == "one-pass" and self.samples is not None:
-            raise Sen2ProError("one pass takes no samples; to add some to what the head predicts: method='shrinkage'")
+        if not self.draws and self.samples is not None:
+            raise Sen2ProError(
+                f"{self.method} takes no samples; to add some to what the head predicts: method='shrinkage'"
+            )
         for name in ("trust_remote_code", "allow_pickle"):
             if not isinstance(getattr(self, name), bool):
                 raise Sen2ProError(f"{name} must be True or False, not {shown(getattr(self, name))}")
@@ -109,13 +116,18 @@ class Settings:
         return SOURCES if self.uncertainty == "both" else (self.uncertainty,)
 
     @property
+    def draws(self) -> bool:
+        """Whether the method draws samples."""
+        return self.method not in WITHOUT_SAMPLES
+
+    @property
     def counts(self) -> dict[str, int]:
-        """The number of samples of each kind of uncertainty; in one pass, those that its head stands for."""
+        """The number of samples of each kind of uncertainty; without samples, those that its head stands for."""
         return check_samples(DEFAULT_SAMPLES if self.samples is None else self.samples, ())
 
     def changed(self, **changes: Any) -> Settings:
-        """Return the same settings with some changed; going to one pass forgets the number of samples."""
-        if changes.get("method") == "one-pass":
+        """Return the same settings with some changed; a method without samples forgets their number."""
+        if changes.get("method") in WITHOUT_SAMPLES:
             changes = {"samples": None, **changes}
         return replace(self, **changes)
 
@@ -131,7 +143,7 @@ def arguments(document: Mapping[str, Any]) -> dict[str, Any]:
     given = {name: value for name, value in document.items() if name in DATA}
     if given.get("samples") is not None:
         given["samples"] = tuple(given["samples"][source] for source in SOURCES)
-    if given.get("method") == "one-pass":
+    if given.get("method") in WITHOUT_SAMPLES:
         given.pop("samples", None)  # files of version 0.4 have a number there
     return given
 

@@ -26,7 +26,7 @@ from sen2pro.files.text import check_path
 from sen2pro.gaussian import Gaussian
 from sen2pro.model import Sen2Pro
 from sen2pro.progress import Show
-from sen2pro.settings import DEFAULT_MODEL, METHODS, Settings
+from sen2pro.settings import DEFAULT_MODEL, METHODS, WITHOUT_SAMPLES, Settings
 from sen2pro.signature import Signature, check_comparable
 from sen2pro.types import Array64, Labels
 
@@ -274,7 +274,7 @@ def load_encoder(
             with suppress(HeadMissing):
                 return Sen2Pro(str(model), method="one-pass", **settings)
             method = "sampling"
-        number = None if method == "one-pass" else samples
+        number = None if method in WITHOUT_SAMPLES else samples
         model = Sen2Pro(str(model), method=method, samples=number, **settings)
     return model
 

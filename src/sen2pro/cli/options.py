@@ -32,7 +32,8 @@ LongestLine = Annotated[int, typer.Option(help="Most bytes that a line, or a fie
 SkipBlank = Annotated[bool, typer.Option("--skip-blank", help="Pass over blank sentences.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the output if it exists.")]
 PairMethod = Annotated[
-    str, typer.Option(help="auto (one-pass if there is a head and no --samples), one-pass, sampling, shrinkage.")
+    str,
+    typer.Option(help="auto (one-pass if there is a head and no --samples), one-pass, analytic, sampling, shrinkage."),
 ]
 DataFolder = Annotated[str | None, typer.Option("--data", help="Folder of evaluation data. (default: SEN2PRO_DATA)")]
 

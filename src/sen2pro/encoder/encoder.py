@@ -33,6 +33,7 @@ from sen2pro.encoder.loading import (
 )
 from sen2pro.encoder.native import Network
 from sen2pro.encoder.packing import PACKED, Layout, register
+from sen2pro.encoder.propagation import Propagation
 from sen2pro.errors import Sen2ProError, TruncationWarning, one_of
 from sen2pro.settings import Settings
 
@@ -64,6 +65,7 @@ class Encoder(Parts):
         self._hashed: tuple[int, str] = (-1, "")
         self._loading = threading.RLock()
         self._library: Library | None = None
+        self._propagation: Propagation | None = None
         if isinstance(self.model, Library):
             self._take(self.model)
         else:
@@ -261,6 +263,24 @@ class Encoder(Parts):
         if native is not None and layout is not None:
             return self._forward_native(native.network, tokens, dropout, layout, layers)
         return self._forward(tokens, dropout, layout, prompt_length, layers, gradient)
+
+    @property
+    def propagates(self) -> bool:
+        """Whether `propagate` knows this network and its pooling."""
+        return self.native is not None and self.pooling_name in ("mean", "cls")
+
+    def propagate(self, tokens: Sequence[Tokens], layers: Sequence[int] = ()) -> Tensor:
+        """Run one plain batch as `forward` does; the last k columns hold the variance of each vector under dropout."""
+        native = self.native
+        assert native is not None
+        with self._loading:
+            if self._propagation is None:
+                self._propagation = Propagation(native.network, self.rate)
+        layout, depth, first = Layout([len(ids) for ids in tokens]), native.network.depth, self.pooling_name == "cls"
+        states, variance = self._propagation(tokens, layout, {depth, *layers}, first)
+        with torch.inference_mode():
+            vectors = (layout.first_tokens if first else layout.averages)(states[depth])
+            return torch.cat([vectors, *(layout.averages(states[number]) for number in layers), variance], dim=1)
 
     def _forward_native(
         self, network: Network, tokens: Sequence[Tokens], dropout: KeyedDropout | None, layout: Layout,

@@ -68,7 +68,7 @@ FAMILIES = {
 }  # fmt: skip
 
 
-class _Layer(NamedTuple):
+class Layer(NamedTuple):
     """The weights of one layer; a matrix is (in, out)."""
 
     inputs: tuple[Tensor, Tensor]  # query, key and value side by side; query is scaled already
@@ -97,7 +97,7 @@ class Network:
         sizes, rates = family.settings[:3], family.settings[-2:]
         self.width, self.depth, self.heads = (int(config[name]) for name in sizes)
         self.hidden_rate, self.attention_rate = (float(config[name]) for name in rates)
-        self._epsilon = family.epsilon if family.epsilon is not None else float(config["layer_norm_eps"])
+        self.epsilon = family.epsilon if family.epsilon is not None else float(config["layer_norm_eps"])
         self.first = config["pad_token_id"] + 1 if family.counts_from_padding else 0
         self.parameters = sum(tensor.numel() for tensor in weights.values())
         self._words = weights["embeddings.word_embeddings.weight"]
@@ -106,13 +106,13 @@ class Network:
             self._positions = self._positions + weights["embeddings.token_type_embeddings.weight"][0]
         self._norm = _pair(weights, "embeddings.LayerNorm")
         self._bias = weights["encoder.relative_attention_bias.weight"] if family.has_bias else None
-        self._layers = [self._layer(weights, f"{family.layers}.{i}.") for i in range(self.depth)]
+        self.layers = [self._layer(weights, f"{family.layers}.{i}.") for i in range(self.depth)]
 
-    def _layer(self, weights: Mapping[str, Tensor], prefix: str) -> _Layer:
+    def _layer(self, weights: Mapping[str, Tensor], prefix: str) -> Layer:
         names, scale = self.family, (self.width // self.heads) ** -0.5
         query, *others = (_pair(weights, prefix + name) for name in (names.query, names.key, names.value))
         parts = [tuple(tensor * scale for tensor in query), *others]
-        return _Layer(
+        return Layer(
             (torch.cat([weight for weight, _ in parts]).t().contiguous(), torch.cat([bias for _, bias in parts])),
             _transposed(weights, prefix + names.mixed),
             _pair(weights, prefix + names.first_norm),
@@ -143,15 +143,13 @@ class Network:
             return torch.addcmul(states, torch.addmm(layer[1], new, layer[0]), kept[0])
 
         def norm(states: Tensor, weights: tuple[Tensor, Tensor]) -> Tensor:
-            return functional.layer_norm(states, (self.width,), *weights, self._epsilon)
+            return functional.layer_norm(states, (self.width,), *weights, self.epsilon)
 
-        words, places = torch.tensor(list(chain.from_iterable(tokens))), torch.tensor(self._positions_of(tokens))
-        embedded = functional.embedding(words, self._words).add_(functional.embedding(places, self._positions))
-        states = norm(embedded, self._norm)
+        states = self.embedded(tokens)
         first = mask(states)
         states = states if first is None else states.mul_(first[0])
         kept = {0: states} if 0 in wanted else {}
-        for number, layer in enumerate(self._layers, start=1):
+        for number, layer in enumerate(self.layers, start=1):
             mixed = self._attention(torch.mm(states, layer.inputs[0]), layer.inputs[1], layout, dropout)
             states = norm(added(states, mixed, layer.mixed, self.family.drops_mixed), layer.first_norm)
             inner = torch.ops.aten.gelu_(torch.addmm(layer.up[1], states, layer.up[0]))
@@ -159,6 +157,12 @@ class Network:
             if number in wanted:
                 kept[number] = states
         return kept
+
+    def embedded(self, tokens: Sequence[Tokens]) -> Tensor:
+        """Return the states of all tokens before the first layer, (tokens, width)."""
+        words, places = torch.tensor(list(chain.from_iterable(tokens))), torch.tensor(self._positions_of(tokens))
+        embedded = functional.embedding(words, self._words).add_(functional.embedding(places, self._positions))
+        return functional.layer_norm(embedded, (self.width,), *self._norm, self.epsilon)
 
     def _positions_of(self, tokens: Sequence[Tokens]) -> list[int]:
         if not self.family.has_bias:
@@ -186,15 +190,20 @@ class Network:
                 mixed = functional.scaled_dot_product_attention(query, key, value, attn_mask=relative, scale=1.0)
             else:
                 query, key, value = three.flatten(1, 2)  # (sentences and heads, length, size)
-                scores = torch.bmm(query, key.mT).view(-1, self.heads, length, length)
-                if self._bias is not None:
-                    scores += self._relative(length)
-                scores = _softmax(scores)
+                scores = self.weights(query, key)
                 if dropout is not None and (kept := dropout.mask(scores.shape, self.attention_rate)) is not None:
                     scores *= kept
                 mixed = torch.bmm(scores.flatten(0, 1), value).view(-1, self.heads, length, query.shape[2])
             result[rows].view(-1, length, self.heads, size).copy_(mixed.transpose(1, 2))
         return result
+
+    def weights(self, query: Tensor, key: Tensor) -> Tensor:
+        """Return how much each token attends to each other: (sentences and heads, length, size) of both are taken."""
+        length = query.shape[1]
+        scores = torch.bmm(query, key.mT).view(-1, self.heads, length, length)
+        if self._bias is not None:
+            scores += self._relative(length)
+        return _softmax(scores)
 
     def _relative(self, length: int) -> Tensor:
         """Return MPNet's bias of relative positions, (heads, length, length)."""

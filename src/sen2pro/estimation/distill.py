@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from sen2pro import __version__
 from sen2pro.checks import MOST_SAMPLES, check_whole, share
 from sen2pro.errors import Sen2ProError, shown
+from sen2pro.estimation.analytic import Correction
 from sen2pro.estimation.head import SPACE, TRANSFORMS, Coverage, Head, Linear, basis
 from sen2pro.estimation.ridge import Layers, Ridge, Rows
 from sen2pro.estimation.shrinkage import Strength, dof_of_noise, log_bias
@@ -87,7 +88,8 @@ def learn(model: Sen2Pro, texts: list[str], samples: int, held_out: float, batch
             for name, array in drawn.items():
                 teachers[name].put(slice(start, start + len(part)), array)
     layers = range(max(model.encoder.depth - 1, 0))  # the last one is what the vector is made of
-    states = model.sampler.plain(texts, prompt, layers=layers, batch_size=batch_size, warn=False)
+    spread = model.encoder.propagates and "model" in model.sources
+    states = model.sampler.plain(texts, prompt, layers=layers, batch_size=batch_size, warn=False, spread=spread)
     head = fit_for(model, texts, states, teachers, out)
     moved = model.sampler.moved(texts, prompt, samples // 2, batch_size, show)
     return replace(head, specificity=fit_specificity(model.signature(), texts, states, moved))
@@ -116,12 +118,17 @@ def fit_for(
     digest = hashlib.sha256("\n".join(texts).encode()).hexdigest()
     counts = "+".join(str(teacher.count) for teacher in teachers.values())
     signature = model.signature()
+    correction = None
+    if states.spread is not None and "model" in lessons:
+        spread = model.sampler.spread(states)
+        correction = _fit_correction(states, lessons["model"], spread, choices["model"][0], folds)
     return Head(
         space={name: getattr(signature, name) for name in SPACE},
         corpus={"hash": digest[:8], "size": len(texts)},
         teacher={"samples": counts, "seed": model.seed, "version": __version__},
         quality=quality,
         coverage=fit_coverage(states, candidates[-1] or (), folds, kinds),
+        correction=correction,
         **_fit_all(states, lessons, choices),
     )
 
@@ -198,6 +205,31 @@ def _fit_all(states: States, lessons: Mapping[str, _Lesson], choices: Mapping[st
         parts["errors"][source] = np.maximum(((out - lesson.shift) ** 2).mean(axis=0) - noise, 0).astype(np.float32)
         parts["live"][source] = lesson.live
     return parts
+
+
+def _fit_correction(states: States, lesson: _Lesson, spread: Array64, layers: Layers, folds: list[Fold]) -> Correction:
+    """Fit what propagated variances (n, k) lack, from the hidden states that the head reads for the same variances."""
+    spread = spread[:, lesson.live]
+    start = np.log(np.maximum(spread, _FLOOR * spread.mean(axis=0) + 1e-30))
+    scalars = states.scalars()
+
+    def fit(rows: Rows | slice) -> Linear:
+        linear, out = Ridge(states, layers, rows).fit(lesson.targets("log")[rows] - start[rows], "log")
+        return lesson.levelled(linear, lesson.level(np.exp(out + start[rows]), "log", rows))
+
+    predicted = [
+        np.exp(start[held] + fit(rest)(states.rows(held), np.clip(scalars[held], *_bounds(scalars[rest]))))
+        for held, rest in folds
+    ]
+    held = np.concatenate([fold[0] for fold in folds])
+    rest = folds[0][1] if len(folds) == 1 else held
+    quality = lesson.quality(np.concatenate(predicted), lesson.shift[held], held, rest)
+    del quality["shift of the mean"]
+    return Correction(lesson.spread(fit(slice(None))).in_half(), quality)
+
+
+def _bounds(scalars: Array64) -> tuple[Array64, Array64]:
+    return scalars.min(axis=0), scalars.max(axis=0)
 
 
 class _Lesson:

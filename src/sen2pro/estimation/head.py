@@ -26,6 +26,7 @@ from sen2pro.signature import Signature
 from sen2pro.types import Array, Array64
 
 if TYPE_CHECKING:
+    from sen2pro.estimation.analytic import Correction
     from sen2pro.estimation.specificity import SpecificityHead
 
 CONFIG, TENSORS = "sen2pro_head.json", "sen2pro_head.safetensors"
@@ -198,6 +199,7 @@ class Head:
     coverage: Coverage
     specificity: SpecificityHead | None = None
     passages: Passages | None = None
+    correction: Correction | None = None  # of propagated variances
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -213,6 +215,7 @@ class Head:
     def layers(self) -> tuple[int, ...]:
         """The hidden states that it reads."""
         maps: list[Linear | Coverage] = [*self.shifts.values(), *self.variances.values(), self.coverage]
+        maps += [self.correction.linear] if self.correction else []
         return tuple(sorted({i for linear in maps for i in linear.layers or ()}))
 
     @cached_property
@@ -236,6 +239,9 @@ class Head:
         for source, shares in self.quality.items():
             figures = ", ".join(f"{name} {_figure(value)}" for name, value in shares.items())
             lines.append(f"  {source:5s} {figures}; worth {self.strengths[source].samples:.0f} samples")
+        if self.correction is not None:
+            figures = ", ".join(f"{name} {_figure(value)}" for name, value in self.correction.quality.items())
+            lines.append(f"  model, by the method analytic: {figures}")
         if "unknown" in {_figure(value) for shares in self.quality.values() for value in shares.values()}:
             lines.append(f"unknown: cannot be told from {self._taught()}")
         return "\n".join([*lines, *([self.flaw] if self.flaw else [])])
@@ -272,6 +278,12 @@ class Head:
             variance = variance * np.exp(level)[:, None]
         return self.shifts[source](states, clipped), np.where(self.live[source], variance, 0.0)
 
+    def correct(self, states: States, spread: Array64) -> Array64:
+        """Return propagated variances (n, k) with the correction that was fitted to samples."""
+        assert self.correction is not None
+        scalars = np.clip(states.scalars(), self.coverage.low, self.coverage.high)
+        return np.where(self.live["model"], self.correction(states, scalars, spread), 0.0)
+
     def save(self, folder: str | Path) -> None:
         """Write the numbers as safetensors, and what they are as JSON next to them."""
         folder, maps = Path(folder), self._maps()
@@ -288,8 +300,9 @@ class Head:
         folder.mkdir(parents=True, exist_ok=True)
         tensors.write(folder / TENSORS, self._tensors())
         documents.write(folder / CONFIG, config)
-        if self.specificity is not None:
-            self.specificity.save(folder)
+        for part in (self.specificity, self.correction):
+            if part is not None:
+                part.save(folder)
 
     @classmethod
     def load(cls, folder: str | Path) -> Head:
@@ -298,7 +311,7 @@ class Head:
         for name in (CONFIG, TENSORS):
             if not (folder / name).is_file():
                 raise Sen2ProError(f"there is no head in {folder}: {name} is missing")
-        from sen2pro.estimation import specificity
+        from sen2pro.estimation import analytic, specificity
 
         config = documents.read(folder / CONFIG, _check_config)
         numbers = tensors.read(folder / TENSORS, _expected(config))
@@ -323,6 +336,7 @@ class Head:
             coverage=Coverage(layers=read, rest=config["rest"], lengths=tuple(config.get("lengths", ())), **bounds),
             specificity=specificity.SpecificityHead.load(folder) if (folder / specificity.CONFIG).is_file() else None,
             passages=_passages(config.get("passages")),
+            correction=analytic.Correction.load(folder) if (folder / analytic.CONFIG).is_file() else None,
         )
         if head.hash != config["hash"]:
             raise Sen2ProError(f"the head in {folder} is damaged: its numbers do not have the hash that {CONFIG} says")

@@ -62,7 +62,7 @@ class MTEBModel(GaussianArrays):
         settings = {"signature": str(self.model.signature()), "metric": self.metric, "alpha": str(self.alpha)}
         parts, method = [re.split(r"[/\\]", encoder.name)[-1]], self.model.method
         parts += [method] if method != "sampling" else []
-        parts += [self.model.signature().samples] if method != "one-pass" else []
+        parts += [self.model.signature().samples] if self.model.settings.draws else []
         about = {
             "loader_kwargs": settings,
             "name": "sen2pro/" + re.sub(r"[^\w.+-]+", "-", "-".join(parts)),  # letters that a folder can be named with

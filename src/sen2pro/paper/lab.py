@@ -17,7 +17,7 @@ from sen2pro.metrics.report import Grid, Result
 from sen2pro.model import Sen2Pro
 from sen2pro.paper.numbers import NOTES
 from sen2pro.paper.store import Store
-from sen2pro.settings import DEFAULT_MODEL
+from sen2pro.settings import DEFAULT_MODEL, WITHOUT_SAMPLES
 from sen2pro.types import Array, Array64
 
 _CHUNK = 256  # sentences
@@ -118,7 +118,7 @@ class Lab:
         fitted = tuple(corpus) if whitened else None
         key = (self._about, fitted, seed, normalize)
         if key not in self.models:
-            changes: dict[str, Any] = {} if self.method == "one-pass" else {"samples": self.samples}
+            changes: dict[str, Any] = {} if self.method in WITHOUT_SAMPLES else {"samples": self.samples}
             changes |= {"normalize": normalize, "pooling": self._preset.pooling, **self.settings}
             model = Sen2Pro(self._source, method=self.method, seed=seed, **changes)
             if whitened:  # of another set each time: only the last is kept
@@ -166,7 +166,7 @@ class Lab:
     def join(self, parts: Mapping[str, Gaussian], kind: str = "m+d", how: str = "individual") -> Gaussian:
         """Join the parts of an uncertainty: `m+d`, `m` or `d`."""
         sources = KINDS[kind]
-        drawn = dict.fromkeys(SOURCES, 1) if self.method == "one-pass" else check_samples(self.samples, SOURCES)
+        drawn = dict.fromkeys(SOURCES, 1) if self.method in WITHOUT_SAMPLES else check_samples(self.samples, SOURCES)
         estimates = [(parts[source].mean, parts[source].variance) for source in sources]
         return Gaussian(*combine(estimates, [drawn[source] for source in sources], how))
 
@@ -187,7 +187,7 @@ class Lab:
         model = next((model for key, model in self.models.items() if key[0] == self._about), None)
         if model is None:
             return f"model:{self._source}"
-        seeds = "no" if self.method == "one-pass" else "0" if self.seeds == 1 else f"0-{self.seeds - 1}"
+        seeds = "no" if self.method in WITHOUT_SAMPLES else "0" if self.seeds == 1 else f"0-{self.seeds - 1}"
         run = replace(model.signature(), **{"geometry": "by similarity", "seed": seeds, **changes})
         return f"{run}|limit:{self.limit or 'no'}"
 

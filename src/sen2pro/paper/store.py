@@ -57,13 +57,13 @@ class Store:
         return _by_source(model, self._get(model, "samples", count, sentences, count, draw))
 
     def parts(self, model: Sen2Pro, sentences: Sequence[str]) -> dict[str, Gaussian]:
-        """Return the Gaussians of each source as the model gives them (one-pass, shrinkage)."""
+        """Return the Gaussians of each source as the model gives them (one-pass, analytic, shrinkage)."""
 
         def draw(texts: list[str]) -> Array:
             parts = model.encode_sources(texts, show_progress_bar=False)
             return np.stack([v for part in parts.values() for v in (part.mean, part.variance)], axis=1)
 
-        cost = 1 if model.method == "one-pass" else sum(model.samples[source] for source in model.sources)
+        cost = model.passes
         return _gaussians(model, self._get(model, "moments", 2 * len(model.sources), sentences, cost, draw))
 
     def moments(self, model: Sen2Pro, sentences: Sequence[str], *, unit: bool) -> dict[str, Gaussian]:

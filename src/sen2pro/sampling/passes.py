@@ -21,10 +21,11 @@ from sen2pro.types import Array
 def embed(
     encoder: Encoder, tokens: list[Tokens], numbers: list[int] | None = None, seed: int = 0, prompt: str = "",
     batch_size: int | None = None, advance: Callable[[float], None] = lambda _: None, layers: Sequence[int] = (),
+    spread: bool = False,
 ) -> Array:  # fmt: skip
     """Return one pooled vector a token list, (r, k); under keyed dropout where sample `numbers` are given.
 
-    Further columns hold the averages of the hidden states `layers`, if any.
+    Further columns hold the averages of the hidden states `layers`, and propagated variances with `spread`.
     """
     rows = list(zip(map(tuple, tokens), numbers or [0] * len(tokens), strict=True))
     places: dict[tuple[tuple[int, ...], int], int] = {}
@@ -45,6 +46,8 @@ def embed(
     def run(batch: list[int]) -> tuple[list[int], Array]:
         ids = [list(distinct[row][0]) for row in batch]
         keys = None if numbers is None else [distinct[row][1] for row in batch]
+        if spread:
+            return batch, encoder.propagate(ids, layers).numpy()
         return batch, encoder.forward(ids, keys, seed, prompt_length, layers).cpu().numpy()
 
     lengths, packed = [len(ids) for ids, _ in distinct], encoder.native is not None

@@ -71,22 +71,32 @@ class Sampler:
 
     def plain(
         self, texts: list[str], prompt: str, *, layers: Sequence[int] = (), batch_size: int | None = None,
-        show: Show = False, warn: bool = True, tokens: list[Tokens] | None = None,
+        show: Show = False, warn: bool = True, tokens: list[Tokens] | None = None, spread: bool = False,
     ) -> States:  # fmt: skip
         """Return what one deterministic pass says of the sentences; its vectors are not finished.
 
-        `tokens` are what `Encoder.tokens` gives for the sentences with their prompt, for who has them already.
+        `tokens` are what `Encoder.tokens` gives for the sentences with their prompt, for who has them already. With
+        `spread`, the variance of the vectors under dropout is propagated through the network beside the pass.
         """
         check_batch_size(batch_size)
         if tokens is None:
             tokens = self.encoder.tokens([prompt + text for text in texts], warn=warn)
         with progress(len(texts), show, threshold=2048, unit="sentences") as advance:
-            columns = embed(self.encoder, tokens, prompt=prompt, batch_size=batch_size, layers=layers, advance=advance)
+            columns = embed(
+                self.encoder,
+                tokens,
+                prompt=prompt,
+                batch_size=batch_size,
+                layers=layers,
+                advance=advance,
+                spread=spread,
+            )
         dim = self.encoder.dim
+        variances, columns = (columns[:, -dim:], columns[:, :-dim]) if spread else (None, columns)
         width = (columns.shape[1] - dim) // max(len(layers), 1)
         averages = {layer: columns[:, dim + i * width : dim + (i + 1) * width] for i, layer in enumerate(layers)}
         lengths = np.array([len(ids) for ids in tokens]), np.array([len(text.split()) for text in texts])
-        return States(columns[:, :dim], averages, *lengths)
+        return States(columns[:, :dim], averages, *lengths, variances)
 
     def moved(
         self, texts: list[str], prompt: str, count: int, batch_size: int | None = None, show: Show = False
@@ -107,6 +117,20 @@ class Sampler:
                 moves = self.directions(edited).reshape(len(part), count, -1) - self.directions(plain)[:, None]
                 result[start : start + len(part)] = (moves**2).sum(axis=2).mean(axis=1)
         return result
+
+    def spread(self, states: States) -> Array64:
+        """Return propagated variances as `finish` leaves them, to first order: (n, k)."""
+        assert states.spread is not None
+        variance, vectors = states.spread.astype(np.float64), states.vectors
+        if self.whitening:
+            variance, vectors = variance @ self.whitening.kernel.astype(np.float64) ** 2, self.whitening.apply(vectors)
+        if not self.normalize:
+            return variance
+        squares = vectors.astype(np.float64) ** 2
+        length = np.maximum(squares.sum(axis=1, keepdims=True), 1e-24)
+        along = squares / length  # scaling to length 1 takes away what points along the vector
+        left = variance * (1 - 2 * along) + along * (along * variance).sum(axis=1, keepdims=True)
+        return np.asarray(np.maximum(left, 0.0) / length)
 
     def directions(self, vectors: Array) -> Array64:
         """Return finished vectors scaled to length 1, whatever the geometry."""

@@ -19,11 +19,13 @@ class States:
     layers: dict[int, Array]  # average over the tokens of hidden states, (n, width) each
     tokens: NDArray[np.int64]  # (n,)
     words: NDArray[np.int64]  # (n,)
+    spread: Array | None = None  # (n, k), variance of the vectors under dropout, if it was propagated
 
     def rows(self, rows: NDArray[np.int64]) -> States:
         """Return the states of some of the sentences."""
         layers = {i: array[rows] for i, array in self.layers.items()}
-        return States(self.vectors[rows], layers, self.tokens[rows], self.words[rows])
+        spread = None if self.spread is None else self.spread[rows]
+        return States(self.vectors[rows], layers, self.tokens[rows], self.words[rows], spread)
 
     def features(self, layers: tuple[int, ...] | None) -> Array64:
         """Return the columns that a linear map reads: nothing (None), or the vectors and these layers."""
