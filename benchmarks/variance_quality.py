@@ -2,7 +2,7 @@
 
     python benchmarks/variance_quality.py                  # 3 x 100 sentences; draws 300,000 samples the first time
     python benchmarks/variance_quality.py --sentences 20 --reference 100
-    python benchmarks/variance_quality.py --kinds STS --methods one-pass --name variance_quality_sts   # a new head
+    python benchmarks/variance_quality.py --kinds STS --methods one-pass analytic --name variance_quality_sts   # a new head
 
 Three kinds of sentences: STS-B test, news (AG News test) and very short turns of dialogue (GRADE). R2 of the logarithm
 of the variance: per dimension (1 - squared errors / squared deviations from the dimension's own mean, summed over all)
@@ -32,6 +32,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "shrinkage, 4 samples": {"method": "shrinkage", "samples": 4},
     "shrinkage, 15 samples": {"method": "shrinkage", "samples": 15},
     "one-pass": {"method": "one-pass"},
+    "analytic": {"method": "analytic"},
 }
 
 
@@ -137,7 +138,7 @@ def plot(results: dict[str, Any]) -> None:
     import matplotlib.pyplot as plt
 
     figures = results["figures"]
-    shown = ["15 samples", "55 samples", "shrinkage, 4 samples", "shrinkage, 15 samples", "one-pass"]
+    shown = ["15 samples", "55 samples", "shrinkage, 4 samples", "shrinkage, 15 samples", "one-pass", "analytic"]
     fig, axes = plt.subplots(2, len(figures), figsize=(14, 6), sharey=True, sharex=True, layout="constrained")
     for column, (title, methods) in enumerate(figures.items()):
         for row, what in enumerate(("dimension", "total")):
@@ -145,8 +146,8 @@ def plot(results: dict[str, Any]) -> None:
             kinds = list(methods["one-pass"])
             for i, name in enumerate(shown):
                 values = [methods[name][kind][what] for kind in kinds]
-                places = np.arange(len(kinds)) + (i - 2) * 0.16
-                ax.bar(places, np.clip(values, -0.5, 1), 0.15, label=name, color=plt.cm.viridis(i / 4.5))
+                places = np.arange(len(kinds)) + (i - 2.5) * 0.14
+                ax.bar(places, np.clip(values, -0.5, 1), 0.13, label=name, color=plt.cm.viridis(i / 5.5))
             ax.axhline(0, color="black", linewidth=0.8)
             ax.set_xticks(range(len(kinds)), kinds)
             ax.set_ylim(-0.5, 1.02)
@@ -156,7 +157,7 @@ def plot(results: dict[str, Any]) -> None:
         axes[0, 0].set_ylabel("R² per dimension")
         axes[1, 0].set_ylabel("R² of the total")
     handles, labels = axes[0, 0].get_legend_handles_labels()
-    fig.legend(handles, labels, loc="outside lower center", ncols=5, frameon=False)
+    fig.legend(handles, labels, loc="outside lower center", ncols=6, frameon=False)
     fig.suptitle(f"Log-variance against {results['reference']} samples (bars below -0.5 are cut)")
     fig.savefig(RESULTS / "variance_quality.png", dpi=130)
     print("-> benchmarks/results/variance_quality.png")

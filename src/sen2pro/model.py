@@ -62,9 +62,8 @@ class Sen2Pro:
     method
         `sampling` is the paper's: N forward passes for each kind of uncertainty. `one-pass` predicts what sampling
         would give from one plain pass, by a head (see `distill`); the package has one for the default model.
-        `shrinkage` joins few samples with the head's prediction. `analytic` computes the model's uncertainty beside one
-        pass, by following dropout through the network; the data's is the head's. It needs no head for
-        `uncertainty="model"`.
+        `shrinkage` joins few samples with the head's prediction. `analytic` follows dropout through the network beside
+        one pass, and the head corrects the result; the data's uncertainty is the head's.
     samples
         Number of samples N of each kind of uncertainty, or a pair (model, data); none in one pass or analytic.
     uncertainty
@@ -197,13 +196,11 @@ class Sen2Pro:
                 "XLM-R, MPNet and DistilBERT from a folder or the hub, on a CPU, in float32, with mean or cls pooling; "
                 "use 'one-pass' or 'sampling'"
             )
-        self._head = self._find_head(head) if head is not None or "data" in self.sources else self.find_head()
-        if "model" in self.sources and not (self._head and self._head.correction):
-            warnings.warn(
-                f"there is no correction of analytic variances for {self.encoder.name}: they can be ranked, but are "
-                "too small by a factor that is about the same for all sentences; distill fits a correction",
-                Sen2ProWarning,
-                stacklevel=4,
+        self._head = self._find_head(head)
+        if "model" in self.sources and self._head.correction is None:
+            raise HeadMissing(
+                f"the head for {self.encoder.name} has no correction of analytic variances; it is from before version "
+                "0.11; fit one anew with distill, or use 'one-pass'"
             )
 
     def _find_whitening(self, whitening: Whitening | bool | None, saved: Mapping[str, Any]) -> Whitening | None:
@@ -307,9 +304,8 @@ class Sen2Pro:
     def _estimator(self) -> str:
         if self.method == "sampling":
             return "diagonal"
-        correction = self._head.correction if self._head else None
-        corrected = f"correction {correction.hash}, " if self.method == "analytic" and correction else ""
-        return f"{self.method} ({corrected}{self._head or 'no head'})"
+        correction = self._head.correction if self._head and self._spreads else None
+        return f"{self.method} ({f'correction {correction.hash}, ' if correction else ''}{self._head})"
 
     def encode(
         self, sentences: str | Sequence[str], *, batch_size: int | None = None, show_progress_bar: Show = None,
@@ -379,28 +375,28 @@ class Sen2Pro:
 
     def _predicted(
         self, texts: list[str], prompt: str, sampled: _Estimates, batch_size: int | None, show: Show
-    ) -> tuple[Array, _Estimates, Array | None]:
+    ) -> tuple[Array, _Estimates, Array]:
         """Return the plain vectors, mean and variance of each source, predicted or shrunk, and the head's coverage."""
+        assert self._head is not None
         result: _Estimates = {}
         head, alone, spread = self._head, not self._settings.draws, self._spreads
         states = self.sampler.plain(
-            texts, prompt, layers=head.layers if head else (), batch_size=batch_size, show=show if alone else False,
+            texts, prompt, layers=head.layers, batch_size=batch_size, show=show if alone else False,
             warn=alone, spread=spread,
         )  # fmt: skip
         plain = self.sampler.finish(states.vectors)
         for name in self.sources:
-            shift, variance = head.predict(states, name) if head else (np.zeros(plain.shape), np.zeros(plain.shape))
+            shift, variance = head.predict(states, name)
             mean = plain + shift
             if spread and name == "model":
-                variance = self.sampler.spread(states)
-                variance = head.correct(states, variance) if head and head.correction else variance
-            if head and name in sampled:
+                variance = head.correct(states, self.sampler.spread(states))
+            if name in sampled:
                 n = self.samples[name]
                 variance = shrunk(sampled[name][1] * n / (n - 1), n, variance, head.strengths[name])
                 error, noise = head.errors[name], variance / n
                 mean = mean + error / np.maximum(error + noise, 1e-30) * (sampled[name][0] - mean)
             result[name] = on_sphere(mean, variance) if self.normalize else mean, variance
-        return plain, result, head.coverage(states) if head else None
+        return plain, result, head.coverage(states)
 
     @property
     def _spreads(self) -> bool:

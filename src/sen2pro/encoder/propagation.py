@@ -4,8 +4,8 @@ Noise is followed through the network to first order. Dropout adds a part to eac
 what is dropped, times rate / (1 - rate). Attention carries a token's noise to all others, and makes it common to them;
 what is common does not average out when tokens are pooled. So two variances are kept for each sentence, both by
 dimension: `own`, the average over its tokens, of which a token has its `share`; and `common`, the covariance of two of
-its tokens. Dimensions are taken to be independent of each other, which is not so: the result is too small, by much the
-same factor for all sentences of a network. `estimation.analytic` corrects it.
+its tokens. Dimensions are taken to be independent of each other, which is not so: the result is too small, and the more
+so the longer the text. `estimation.analytic` corrects it.
 """
 
 from __future__ import annotations
@@ -202,8 +202,10 @@ class _Pass:
     ) -> tuple[Tensor, _Noise]:
         """Add what a block puts out, whose dropout makes fresh noise, and normalise both the states and their noise.
 
-        Noise also makes the length of a state greater, which makes what is left of it smaller. And a norm takes away
-        the part of the noise that points along the state: all of it where one dimension is the whole state.
+        A norm takes away the part of the noise that points along the state: all of it where one dimension is the whole
+        state. Noise also makes a state longer before it is scaled. That is counted at every norm, though a norm leaves
+        the share of noise in a state as it was: it holds back the few tokens whose noise would grow from layer to
+        layer, and what is left to correct is smaller so (chosen on kinds of text held out).
         """
         width = states.shape[1]
         fresh = out.square().mul_(keeps)
