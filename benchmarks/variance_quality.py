@@ -2,7 +2,7 @@
 
     python benchmarks/variance_quality.py                  # 3 x 100 sentences; draws 300,000 samples the first time
     python benchmarks/variance_quality.py --sentences 20 --reference 100
-    python benchmarks/variance_quality.py --kinds STS --methods one-pass analytic --name variance_quality_sts   # a new head
+    python benchmarks/variance_quality.py --kinds STS --methods one-pass analytic --name variance_quality_sts
 
 Three kinds of sentences: STS-B test, news (AG News test) and very short turns of dialogue (GRADE). R2 of the logarithm
 of the variance: per dimension (1 - squared errors / squared deviations from the dimension's own mean, summed over all)

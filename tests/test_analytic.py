@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from conftest import WORDS, build_network, build_tokenizer
 from safetensors.numpy import load_file, save_file
+from scipy.stats import spearmanr
 from typer.testing import CliRunner
 
 from sen2pro import Head, Sen2Pro, Sen2ProError
@@ -80,7 +81,7 @@ def test_in_the_default_model_propagated_variances_rank_sentences_and_dimensions
     live = sampled.max(axis=0) > 1e-8 * sampled.mean()
     found, truth = np.log(propagated[:, live]), np.log(sampled[:, live])
     assert np.corrcoef(found.ravel(), truth.ravel())[0, 1] > 0.9
-    assert (np.argsort(propagated.sum(axis=1)) == np.argsort(sampled.sum(axis=1))).all()
+    assert spearmanr(propagated.sum(axis=1), sampled.sum(axis=1)).statistic > 0.9
     ratio = propagated.sum(axis=1) / sampled.sum(axis=1)
     assert ratio.min() > 0.5
     assert ratio.max() < 1.1
