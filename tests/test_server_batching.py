@@ -108,7 +108,7 @@ def test_clients_that_ask_again_and_again_share_two_batches_of_one_size():
     """While one half is worked on, the other half waits: nobody is left over for a small batch, which costs more."""
 
     async def run():
-        queue, work = batcher(budget=1000), Work()
+        queue, work = batcher(budget=140), Work()
         tickets = [queue.submit(work.lane, ["0"], [10])]
         await asyncio.to_thread(work.began.acquire)
         tickets += [queue.submit(work.lane, [str(n)], [10]) for n in range(1, 16)]

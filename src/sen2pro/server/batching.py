@@ -203,7 +203,7 @@ class Batcher:
                         return
                     continue
                 # Who was just answered may ask again: two batches of one size cost less than a large and a small one.
-                half = (self._tokens + last) // 2 if last else self._tokens
+                half = max(self._tokens + last, self.budget) // 2 if last else self.budget
                 batch, tokens = take(self._waiting, min(half, self.budget))
                 last = tokens
                 self._running = batch
