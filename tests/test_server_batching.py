@@ -104,6 +104,40 @@ def test_texts_of_several_calls_share_a_batch_up_to_the_budget():
     asyncio.run(run())
 
 
+def test_clients_that_ask_again_and_again_share_two_batches_of_one_size():
+    """While one half is worked on, the other half waits: nobody is left over for a small batch, which costs more."""
+
+    async def run():
+        queue, work = batcher(budget=140), Work()
+        tickets = [queue.submit(work.lane, ["0"], [10])]
+        await asyncio.to_thread(work.began.acquire)
+        tickets += [queue.submit(work.lane, [str(n)], [10]) for n in range(1, 16)]
+        for _ in range(6):
+            work.go.release()
+            await asyncio.to_thread(work.began.acquire)  # the next batch runs; who was answered asks again
+            answered = [ticket for ticket in tickets if ticket.future.done() or not ticket.left]
+            tickets = [ticket for ticket in tickets if ticket not in answered]
+            tickets += [queue.submit(work.lane, ticket.units, [10]) for ticket in answered]
+        assert [len(batch) for batch in work.batches] == [1, 8, 8, 8, 8, 8, 8]
+        work.go.release(10)
+        await asyncio.gather(*(ticket.future for ticket in tickets))
+        await asyncio.to_thread(queue.close)
+
+    asyncio.run(run())
+
+
+def test_a_call_that_finds_the_queue_empty_is_not_cut():
+    async def run():
+        queue, work = batcher(budget=1000), Work(waits=False)
+        await queue.submit(work.lane, ["0"], [10]).future
+        await until(lambda: queue.is_idle)
+        await queue.submit(work.lane, list("abcdefgh"), [10] * 8).future
+        assert work.batches == [["0"], list("abcdefgh")]
+        await asyncio.to_thread(queue.close)
+
+    asyncio.run(run())
+
+
 def test_a_full_queue_refuses_and_says_when_to_come_back():
     async def run():
         queue, work = batcher(most=3), Work()

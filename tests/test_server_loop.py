@@ -174,3 +174,26 @@ def test_a_refused_call_is_read_on_for_a_moment_so_that_its_client_sees_why(mode
 
     assert served(app, use)[0] == 401
     assert parts == []
+
+
+def test_middleware_that_is_added_to_the_application_sees_every_call(model):
+    seen = []
+
+    class Watch:
+        def __init__(self, app):
+            self.app = app
+
+        async def __call__(self, scope, receive, send):
+            seen.append(scope.get("path"))
+            await self.app(scope, receive, send)
+
+    def statuses(app):
+        async def use(state):
+            return [(await ask(app, path, {"inputs": "It rains."}))[0] for path in ("/embed", "/nowhere", "/health")]
+
+        return served(app, use)
+
+    plain, watched = create_app(Noting(model)), create_app(Noting(model))
+    watched.add_middleware(Watch)
+    assert statuses(plain) == statuses(watched) == [200, 404, 405]
+    assert seen == ["/embed", "/nowhere", "/health"]

@@ -81,13 +81,16 @@ def _batches(
 def _even_batches(order: list[int], lengths: list[int], budget: int) -> Iterator[list[int]]:
     """Cut rows, in their order, into batches of equally many tokens, about `budget` at most.
 
-    Their number is even, so that neither of two threads waits for the other; it does not depend on the threads.
+    Their number is even, so that neither of two threads waits for the other; it does not depend on the threads. What
+    is up to half a budget more is still one batch, since two small ones cost more.
 
     >>> list(_even_batches([0, 1, 2, 3, 4, 5, 6, 7], [3] * 8, budget=9))
     [[0, 1], [2, 3], [4, 5], [6, 7]]
+    >>> list(_even_batches([0, 1, 2, 3], [3] * 4, budget=9))
+    [[0, 1, 2, 3]]
     """
     total = sum(lengths)
-    count = -(-total // budget)
+    count = -(-total // budget) if total > 1.5 * budget else 1
     count += count % 2 if count > 1 else 0
     batches: list[list[int]] = [[] for _ in range(count)]
     before = 0

@@ -189,10 +189,11 @@ class Batcher:
         return max(1, min(60, round(self._tokens / 2 / self._speed) if self._speed else 1))
 
     def _work(self) -> None:
+        last = 0  # tokens of the last batch, if others wait already
         while True:
             with self._changed:
                 if not self._waiting:
-                    self._running = []
+                    self._running, last = [], 0
                     while not self._waiting and not self._closed:
                         self._changed.wait()
                     if self._together > 1 and self.window:
@@ -201,7 +202,10 @@ class Batcher:
                     if self._closed:
                         return
                     continue
-                batch, tokens = take(self._waiting, self.budget)
+                # Who was just answered may ask again: two batches of one size cost less than a large and a small one.
+                half = max(self._tokens + last, self.budget) // 2 if last else self.budget
+                batch, tokens = take(self._waiting, min(half, self.budget))
+                last = tokens
                 self._running = batch
                 self._units -= len(batch)
                 self._tokens -= tokens

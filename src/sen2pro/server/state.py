@@ -32,9 +32,11 @@ class State:
         self.engine, self.serving, self.keys = engine, serving, keys
         self.metrics = Metrics()
         encoder = engine.model.encoder
-        # Two passes for each thread: the short texts of a batch then run in one, the long ones in another.
-        passes = 2 * torch.get_num_threads() if encoder.native is not None else 1
-        budget = serving.batch_tokens or encoder.token_budget * passes
+        threads, passes = torch.get_num_threads(), 1.0
+        if encoder.native is not None:
+            # One pass as large as one may be, or two for each thread: the short texts in one, the long ones in another.
+            passes = 1.5 if threads == 1 else 2.0 * threads
+        budget = serving.batch_tokens or int(encoder.token_budget * passes)
         self.batcher = Batcher(budget, serving.queue, serving.window / 1000, self.metrics)
         self.name = serving.served_name or encoder.name
         self.names = {self.name, *serving.alias}
