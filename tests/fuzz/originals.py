@@ -20,6 +20,7 @@ from sen2pro.classification import Sen2ProClassifier
 from sen2pro.classification.checkpoints import Checkpoint
 from sen2pro.confidence import MatchConfidence
 from sen2pro.confidence.search import SearchConfidence
+from sen2pro.estimation.analytic import Correction
 from sen2pro.estimation.head import _BASIS, Coverage, Head, Linear
 from sen2pro.estimation.shrinkage import Strength
 from sen2pro.estimation.specificity import SpecificityHead
@@ -125,7 +126,7 @@ def states(rows: int = 3) -> States:
     draw = np.random.default_rng(1)
     vectors, layer = (draw.normal(size=(rows, K)).astype(np.float32) for _ in range(2))
     counts = np.arange(3, 3 + rows)
-    return States(vectors, {1: layer}, counts, counts)
+    return States(vectors, {1: layer}, counts, counts, np.ones((rows, K), np.float32))
 
 
 @cache
@@ -155,6 +156,7 @@ def head() -> tuple[dict[str, bytes], Head]:
             (1,), numbers(width), numbers(width), numbers(width, 2).astype(np.float16), numbers(2), 0.5, numbers(3),
             numbers(3) + 3, np.sort(numbers(20)),
         ),
+        correction=Correction(linear("log").in_half(), {"total variance": 0.5}),
     )  # fmt: skip
     made.save(place() / "head")
     return contents(place() / "head"), made

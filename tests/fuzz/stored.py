@@ -23,6 +23,7 @@ from sen2pro.classification import Sen2ProClassifier
 from sen2pro.classification import saving as classifier_files
 from sen2pro.encoder.trust import check_folder
 from sen2pro.errors import has_surrogates
+from sen2pro.estimation import analytic
 from sen2pro.estimation.head import CONFIG, TENSORS, Head
 from sen2pro.files import documents
 from sen2pro.files.gaussians import Stored, read
@@ -229,17 +230,17 @@ class Heads(Family):
     def make(self, rng: Random) -> Case:
         """Return one of its files."""
         files = originals.head()[0]
-        file = rng.choice((CONFIG, TENSORS))
+        file = rng.choice((CONFIG, TENSORS, analytic.CONFIG, analytic.TENSORS))
         if rng.random() < 0.6:
             return Case(spoiled(files[file], rng), {"file": file, "forged": False})
-        if file == TENSORS:
+        if file in (TENSORS, analytic.TENSORS):
             return Case(rng.choice((forged_tensors, other_tensors))(files[file], rng), {"file": file, "forged": True})
-        config = json.loads(files[CONFIG])
+        config = json.loads(files[file])
         del config["digest"]
         config = rewritten(config, rng)
         if isinstance(config, dict) and rng.random() < 0.5:
             config[documents.DIGEST] = documents.digest_of(config)
-        return Case(spelled(config, rng), {"file": CONFIG, "forged": True})
+        return Case(spelled(config, rng), {"file": file, "forged": True})
 
     def run(self, case: Case, folder: Path) -> Any:
         """Read it, and use it as a model does."""
@@ -253,6 +254,9 @@ class Heads(Family):
             # Layers that a network does not have are refused when head and model meet.
             sources = head.sources if set(head.layers) <= set(states.layers) else ()
             found = [Gaussian(*head.predict(states, source)) for source in sources]
+            if sources and head.correction:
+                spread = states.spread.astype(np.float64)
+                found.append(Gaussian(states.vectors, head.correct(states, spread)))
             coverage = head.coverage(states) if head.coverage.layers == (1,) else None
         return found, coverage, str(head), head.flaw
 
@@ -260,7 +264,8 @@ class Heads(Family):
 def _state(head: Head) -> dict[str, Any]:
     about = {name: getattr(head, name) for name in ("space", "corpus", "teacher", "quality", "layers", "strengths")}
     maps = {name: (linear.layers, linear.transform) for name, linear in head._maps().items()}
-    return {**about, "maps": maps, "rest": head.coverage.rest, "numbers": head._tensors()}
+    correction = None if head.correction is None else (head.correction.hash, head.correction.quality)
+    return {**about, "maps": maps, "rest": head.coverage.rest, "numbers": head._tensors(), "correction": correction}
 
 
 class Classifiers(Family):

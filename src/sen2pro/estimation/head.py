@@ -338,6 +338,8 @@ class Head:
             passages=_passages(config.get("passages")),
             correction=analytic.Correction.load(folder) if (folder / analytic.CONFIG).is_file() else None,
         )
+        if head.correction and head.correction.linear.terms.shape[1] != head.dim:
+            raise Sen2ProError(f"the correction in {folder} was made for another head, with other dimensions")
         if head.hash != config["hash"]:
             raise Sen2ProError(f"the head in {folder} is damaged: its numbers do not have the hash that {CONFIG} says")
         return head
