@@ -3,6 +3,7 @@
     python benchmarks/downstream.py                   # STS-B test and STS-12 to 15, an hour on two cores
     python benchmarks/downstream.py --sets stsb_test  # a few minutes, and 100 + 100 samples with --hundred
     python benchmarks/downstream.py --before FOLDER   # the shipped head beside another, `FOLDER/MODEL-unit`: 15 minutes
+    python benchmarks/downstream.py --analytic        # the method analytic beside one-pass, on the same tasks
 
 All sentences are sampled once (15 + 15, seed 0) and kept in SEN2PRO_CACHE; fewer samples are the first of these.
 Gains over the cosine, and over exact 15 + 15, come with paired bootstrap intervals over the sentence pairs.
@@ -44,12 +45,13 @@ METHODS: dict[str, dict[str, Any]] = {
     "shrinkage 4 + 4": {"method": "shrinkage", "samples": 4},
     "shrinkage 15 + 15": {"method": "shrinkage", "samples": 15},
     "one-pass": {"method": "one-pass"},
+    "analytic": {"method": "analytic"},
 }
 
 
 def gaussians(model: Sen2Pro, texts: list[str], samples: np.ndarray) -> Gaussian:
     """Return what `model.encode` would, from samples that are there already (n, 15 of the model + 15 of edits, k)."""
-    if model.method == "one-pass":
+    if not model.settings.draws:
         return model.encode(texts)
     parts = []
     for start in range(0, len(texts), 512):
@@ -59,7 +61,7 @@ def gaussians(model: Sen2Pro, texts: list[str], samples: np.ndarray) -> Gaussian
             first = i * samples.shape[1] // 2
             found[source] = estimate(model.sampler.finish(samples[rows, first : first + model.samples[source]]))
         if model.method == "shrinkage":
-            _, found, _ = model._with_head(texts[rows], "", found, None, False)
+            _, found, _ = model._predicted(texts[rows], "", found, None, False)
         parts.append(model.join({name: Gaussian(*found[name], model.signature("", name)) for name in model.sources}))
     return Gaussian.concatenate(parts)
 
@@ -70,12 +72,15 @@ def encode_both(models: list[Sen2Pro], texts: list[str]) -> list[Encoded]:
     sampler, layers = models[0].sampler, sorted({layer for head in heads for layer in head.layers})
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        states = sampler.plain(texts, "", layers=layers, show=None)
+        spread = any(model.method == "analytic" for model in models)
+        states = sampler.plain(texts, "", layers=layers, show=None, spread=spread)
     plain, found = sampler.finish(states.vectors), []
     for model, head in zip(models, heads, strict=True):
         parts = {}
         for source in model.sources:
             shift, variance = head.predict(states, source)
+            if model.method == "analytic" and source == "model":
+                variance = head.correct(states, sampler.spread(states))
             parts[source] = Gaussian(on_sphere(plain + shift, variance), variance, model.signature("", source))
         found.append(Encoded(plain, parts, model.join(parts), states.words.astype(float)))
     return found
@@ -140,9 +145,10 @@ def classifying(models: list[Sen2Pro], name: str) -> Iterator[tuple[str, Compari
         yield title, paired_bootstrap(ours, baseline, TEST, smaller_is_better=scale == 1).scaled(scale)
 
 
-def compare_heads(before: Path) -> dict[str, Any]:
-    """Compare the head that ships with another one on each task."""
-    models = [Sen2Pro(MODEL, method="one-pass", head=head) for head in (before / f"{MODEL}-unit", None)]
+def compare_heads(before: Path | None) -> dict[str, Any]:
+    """Compare the head that ships with another one on each task; without another one, analytic with it."""
+    models = [Sen2Pro(MODEL, method="one-pass", head=before and before / f"{MODEL}-unit")]
+    models.append(Sen2Pro(MODEL, method="one-pass" if before else "analytic"))
     tasks: dict[Callable[..., Iterator[tuple[str, Comparison]]], tuple[str, ...]] = {
         similarity: SETS, matching: ("mrpc", "qqp"), classifying: ("ag_news", "dbpedia14", "imdb"),
     }  # fmt: skip
@@ -161,9 +167,10 @@ def main() -> None:
     parser.add_argument("--sets", nargs="+", default=list(SETS), choices=SETS)
     parser.add_argument("--hundred", action="store_true", help="100 + 100 samples as well, on STS-B test only")
     parser.add_argument("--before", type=Path, help="folder with another head: compare the shipped head with it alone")
+    parser.add_argument("--analytic", action="store_true", help="compare the method analytic with one-pass alone")
     options = parser.parse_args()
-    if options.before:
-        save("downstream_heads", compare_heads(options.before))
+    if options.before or options.analytic:
+        save("downstream_heads" if options.before else "downstream_analytic", compare_heads(options.before))
         return
 
     raw = Sen2Pro(MODEL, samples=15, normalize=False)
