@@ -13,6 +13,7 @@ PAGE = HERE.parent / "docs" / "results.md"
 FOLDERS = {
     "all-MiniLM-L6-v2": "all-MiniLM-L6-v2, exact sampling",
     "all-MiniLM-L6-v2-one-pass": "all-MiniLM-L6-v2, one pass",
+    "all-MiniLM-L6-v2-ten": "all-MiniLM-L6-v2, ten examples",
     "all-MiniLM-L6-v2-trained": "all-MiniLM-L6-v2, trained",
     "all-mpnet-base-v2": "all-mpnet-base-v2, exact sampling",
 }

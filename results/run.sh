@@ -9,6 +9,7 @@ sen2pro reproduce F2 --limit 200 --output all-MiniLM-L6-v2
 sen2pro reproduce T5 --limit 50 --output all-MiniLM-L6-v2
 sen2pro reproduce T1 --shots 10 --shots 200 --shots full --seeds 3 --output all-MiniLM-L6-v2-one-pass
 sen2pro reproduce T7 --shots 10 --shots 200 --seeds 3 --output all-MiniLM-L6-v2-one-pass
+sen2pro reproduce T1 T7 --shots 10 --seeds 3 --output all-MiniLM-L6-v2-ten
 sen2pro reproduce T1 --shots 10 --seeds 2 --finetune --setfit --output all-MiniLM-L6-v2-trained  # also needs: pip install 'sen2pro[setfit]'
 sen2pro reproduce T2 T3 T4 T6 T9 T11 --method one-pass --output all-MiniLM-L6-v2-one-pass
 sen2pro reproduce contests --method one-pass --output all-MiniLM-L6-v2-one-pass  # C1 to C4
