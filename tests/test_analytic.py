@@ -3,9 +3,11 @@
 import json
 import pickle
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 from conftest import WORDS, build_network, build_tokenizer
 from safetensors.numpy import load_file, save_file
 from scipy.stats import spearmanr
@@ -164,10 +166,17 @@ def test_what_it_cannot_follow_is_said(folder, head, bert, tokenizer):
         Sen2Pro(folder, method="analytic", uncertainty="model")
 
 
+def test_weights_that_change_are_not_followed(head, tmp_path):
+    model = Sen2Pro(save(tmp_path), method="analytic", uncertainty="model", head=head)
+    with torch.no_grad():
+        next(model.encoder.network.parameters()).add_(1e-3)
+    with pytest.raises(Sen2ProError, match="dropout cannot be followed"):
+        model.encode("a dog")
+
+
 def test_a_head_from_before_says_so(folder, head, tmp_path):
-    old = Head.load(head)
-    object.__setattr__(old, "correction", None)
-    old.save(tmp_path)
+    Head.load(head).save(tmp_path)
+    replace(Head.load(head), correction=None).save(tmp_path)  # over one that has it
     with pytest.raises(HeadMissing, match="no correction of analytic variances"):
         Sen2Pro(folder, method="analytic", head=tmp_path)
     assert Sen2Pro(folder, method="analytic", uncertainty="data", head=tmp_path).encode("a dog").shape == (32,)
@@ -189,7 +198,19 @@ def add_a_key(folder):
     (folder / CONFIG).write_text(json.dumps({**config, "trust_remote_code": True}))
 
 
-@pytest.mark.parametrize("damage", [damage_numbers, damage_shape, add_a_key])
+def of_another_head(folder):
+    config = json.loads((folder / CONFIG).read_text())
+    config = {name: value for name, value in config.items() if name != "digest"}
+    (folder / CONFIG).write_text(json.dumps({**config, "head": "00000000"}))
+
+
+def far_too_many_layers(folder):
+    config = json.loads((folder / CONFIG).read_text())
+    config = {name: value for name, value in config.items() if name != "digest"}
+    (folder / CONFIG).write_text(json.dumps({**config, "layers": [0] * 60_000}))
+
+
+@pytest.mark.parametrize("damage", [damage_numbers, damage_shape, add_a_key, of_another_head, far_too_many_layers])
 def test_a_damaged_correction_is_refused(folder, head, tmp_path, damage):
     Head.load(head).save(tmp_path)
     damage(tmp_path)

@@ -197,3 +197,36 @@ def test_middleware_that_is_added_to_the_application_sees_every_call(model):
     watched.add_middleware(Watch)
     assert statuses(plain) == statuses(watched) == [200, 404, 405]
     assert seen == ["/embed", "/nowhere", "/health"]
+
+
+def test_who_wraps_the_layers_of_the_application_sees_every_call(model):
+    """As tools for tracing do."""
+    app, seen = create_app(Noting(model)), []
+    build = app.build_middleware_stack
+
+    def wrapped():
+        layers = build()
+
+        async def watch(scope, receive, send):
+            seen.append(scope.get("path"))
+            await layers(scope, receive, send)
+
+        return watch
+
+    app.build_middleware_stack = wrapped
+
+    async def use(state):
+        return [(await ask(app, path, {"inputs": "It rains."}))[0] for path in ("/embed", "/nowhere")]
+
+    assert served(app, use) == [200, 404]
+    assert seen == ["/embed", "/nowhere"]
+
+
+def test_a_route_that_is_taken_out_is_gone(model):
+    app = create_app(Noting(model))
+    app.router.routes[:] = [route for route in app.router.routes if getattr(route, "path", "") != "/embed"]
+
+    async def use(state):
+        return (await ask(app, "/embed", {"inputs": "It rains."}))[0]
+
+    assert served(app, use) == 404

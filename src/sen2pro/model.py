@@ -190,17 +190,14 @@ class Sen2Pro:
 
     def _prepare_analytic(self, head: Head | str | Path | None) -> None:
         """Check that dropout can be followed through this network, and find the head that corrects the result."""
-        if not self.encoder.propagates:
-            raise Sen2ProError(
-                f"dropout cannot be followed through {self.encoder.name}: the method 'analytic' is for BERT, RoBERTa, "
-                "XLM-R, MPNet and DistilBERT from a folder or the hub, on a CPU, in float32, with mean or cls pooling; "
-                "use 'one-pass' or 'sampling'"
-            )
+        if "model" in self.sources:
+            self.encoder.propagate(self.encoder.tokens(["a probe"]))
         self._head = self._find_head(head)
         if "model" in self.sources and self._head.correction is None:
             raise HeadMissing(
-                f"the head for {self.encoder.name} has no correction of analytic variances; it is from before version "
-                "0.11; fit one anew with distill, or use 'one-pass'"
+                f"the head for {self.encoder.name} has no correction of analytic variances. It was fitted before "
+                "0.11, or where dropout cannot be followed, or the correction was worse than none; fit a head with "
+                "distill, from a folder and on a CPU, or use 'one-pass'"
             )
 
     def _find_whitening(self, whitening: Whitening | bool | None, saved: Mapping[str, Any]) -> Whitening | None:

@@ -264,7 +264,7 @@ class Heads(Family):
 def _state(head: Head) -> dict[str, Any]:
     about = {name: getattr(head, name) for name in ("space", "corpus", "teacher", "quality", "layers", "strengths")}
     maps = {name: (linear.layers, linear.transform) for name, linear in head._maps().items()}
-    correction = None if head.correction is None else (head.correction.hash, head.correction.quality)
+    correction = head.correction and (head.correction.hash, head.correction.quality)
     return {**about, "maps": maps, "rest": head.coverage.rest, "numbers": head._tensors(), "correction": correction}
 
 

@@ -272,7 +272,12 @@ class Encoder(Parts):
     def propagate(self, tokens: Sequence[Tokens], layers: Sequence[int] = ()) -> Tensor:
         """Run one plain batch as `forward` does; the last k columns hold the variance of each vector under dropout."""
         native = self.native
-        assert native is not None
+        if native is None or not self.propagates:
+            raise Sen2ProError(
+                f"dropout cannot be followed through {self.name}: the method 'analytic' is for BERT, RoBERTa, XLM-R, "
+                "MPNet and DistilBERT from a folder or the hub, with their weights as they were loaded, on a CPU, in "
+                "float32, with mean or cls pooling; use 'one-pass' or 'sampling'"
+            )
         with self._loading:
             if self._propagation is None:
                 self._propagation = Propagation(native.network, self.rate)

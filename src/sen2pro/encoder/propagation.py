@@ -4,8 +4,9 @@ Noise is followed through the network to first order. Dropout adds a part to eac
 what is dropped, times rate / (1 - rate). Attention carries a token's noise to all others, and makes it common to them;
 what is common does not average out when tokens are pooled. So two variances are kept for each sentence, both by
 dimension: `own`, the average over its tokens, of which a token has its `share`; and `common`, the covariance of two of
-its tokens. Dimensions are taken to be independent of each other, which is not so: the result is too small, and the more
-so the longer the text. `estimation.analytic` corrects it.
+its tokens. Dimensions are taken to be independent of each other, which is not so: the result is mostly too small, above
+all for one word and for long text. `estimation.analytic` corrects it. The squared weights take as much memory as the
+layers themselves.
 """
 
 from __future__ import annotations
@@ -205,7 +206,7 @@ class _Pass:
         A norm takes away the part of the noise that points along the state: all of it where one dimension is the whole
         state. Noise also makes a state longer before it is scaled. That is counted at every norm, though a norm leaves
         the share of noise in a state as it was: it holds back the few tokens whose noise would grow from layer to
-        layer, and what is left to correct is smaller so (chosen on kinds of text held out).
+        layer, and what is left to correct is smaller so (seen on kinds of text that no correction was fitted on).
         """
         width = states.shape[1]
         fresh = out.square().mul_(keeps)

@@ -16,7 +16,7 @@ import numpy as np
 
 from sen2pro import __version__
 from sen2pro.errors import Sen2ProError
-from sen2pro.estimation.head import TRANSFORMS, Linear, basis
+from sen2pro.estimation.head import TRANSFORMS, Linear, basis, few_layers
 from sen2pro.files import documents, tensors
 from sen2pro.files.text import check_path
 from sen2pro.sampling.states import States
@@ -47,18 +47,20 @@ class Correction:
         arrays = (np.ascontiguousarray(getattr(self.linear, name)).tobytes() for name in _PARTS)
         return hashlib.sha256(b"".join(arrays)).hexdigest()[:8]
 
-    def save(self, folder: str | Path) -> None:
-        """Write the numbers as safetensors, and what they are as JSON next to them."""
+    def save(self, folder: str | Path, head: str) -> None:
+        """Write the numbers as safetensors, and what they are as JSON next to them; `head` is the hash of its head."""
         folder = Path(folder)
         tensors.write(folder / TENSORS, {name: getattr(self.linear, name) for name in _PARTS})
-        config = {"layers": self.linear.layers, "quality": self.quality, "hash": self.hash, "version": __version__}
-        documents.write(folder / CONFIG, config)
+        about = {"layers": self.linear.layers, "quality": self.quality, "hash": self.hash, "head": head}
+        documents.write(folder / CONFIG, about | {"version": __version__})
 
     @classmethod
-    def load(cls, folder: str | Path) -> Correction:
+    def load(cls, folder: str | Path, head: str) -> Correction:
         """Read what `save` wrote; a folder that somebody else wrote is checked before it is used."""
         folder = check_path(folder)
         config = documents.read(folder / CONFIG, _CONFIG)
+        if config["head"] != head:
+            raise Sen2ProError(f"{folder / CONFIG} is of another head than the one in its folder")
         expected = {name: tensors.Expected(*each) for name, each in _PARTS.items()}
         arrays = tensors.read(folder / TENSORS, expected)
         layers = config["layers"]
@@ -71,9 +73,10 @@ class Correction:
 
 _CONFIG = documents.record(
     {
-        "layers": documents.either(documents.NULL, documents.list_of(documents.COUNT)),
+        "layers": documents.either(documents.NULL, few_layers),
         "quality": documents.mapping(documents.either(documents.NULL, documents.ANY_NUMBER)),
         "hash": documents.TEXT,
+        "head": documents.TEXT,
         "version": documents.TEXT,
     }
 )

@@ -207,8 +207,13 @@ def _fit_all(states: States, lessons: Mapping[str, _Lesson], choices: Mapping[st
     return parts
 
 
-def _fit_correction(states: States, lesson: _Lesson, spread: Array64, layers: Layers, folds: list[Fold]) -> Correction:
-    """Fit what propagated variances (n, k) lack, from the hidden states that the head reads for the same variances."""
+def _fit_correction(
+    states: States, lesson: _Lesson, spread: Array64, layers: Layers, folds: list[Fold]
+) -> Correction | None:
+    """Fit what propagated variances (n, k) lack, from the hidden states that the head reads for the same variances.
+
+    None if corrected variances are worse than a constant on the sentences held out.
+    """
     spread = spread[:, lesson.live]
     start = np.log(np.maximum(spread, _FLOOR * spread.mean(axis=0) + 1e-30))
     scalars = states.scalars()
@@ -225,6 +230,8 @@ def _fit_correction(states: States, lesson: _Lesson, spread: Array64, layers: La
     rest = folds[0][1] if len(folds) == 1 else held
     quality = lesson.quality(np.concatenate(predicted), lesson.shift[held], held, rest)
     del quality["shift of the mean"]
+    if min(quality.values()) < 0:
+        return None
     return Correction(lesson.spread(fit(slice(None))).in_half(), quality)
 
 

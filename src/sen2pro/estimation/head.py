@@ -36,6 +36,8 @@ SHIPPED = Path(__file__).parents[1] / "heads"
 
 # Of a variance that float32 holds; only text unlike any of the corpus comes near, and `coverage` says so.
 _LARGEST_LOG = 80.0
+_MOST_LAYERS = 16  # that a map reads
+_LARGEST = 1e9  # R2, either way, that is worth printing
 TRANSFORMS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {  # from a variance, and back to it
     "log": (np.log, lambda y: np.exp(np.minimum(y, _LARGEST_LOG))),
     "root": (np.sqrt, lambda y: np.maximum(y, 0.0) ** 2),
@@ -172,7 +174,7 @@ def on_sphere(mean: Array64, variance: Array64) -> Array64:
 
 def _figure(value: float | None) -> str:
     """Print an R2; how far it is below 0 says little, since it is a share of what may be next to nothing."""
-    return "unknown" if value is None or np.isnan(value) else "below 0" if value < 0 else f"{value:.2f}"
+    return "unknown" if value is None or not abs(value) < _LARGEST else "below 0" if value < 0 else f"{value:.2f}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -300,9 +302,14 @@ class Head:
         folder.mkdir(parents=True, exist_ok=True)
         tensors.write(folder / TENSORS, self._tensors())
         documents.write(folder / CONFIG, config)
-        for part in (self.specificity, self.correction):
-            if part is not None:
-                part.save(folder)
+        from sen2pro.estimation import analytic
+
+        if self.specificity is not None:
+            self.specificity.save(folder)
+        if self.correction is not None:
+            self.correction.save(folder, self.hash)
+        else:  # of a head that was there before
+            (folder / analytic.CONFIG).unlink(missing_ok=True)
 
     @classmethod
     def load(cls, folder: str | Path) -> Head:
@@ -336,13 +343,15 @@ class Head:
             coverage=Coverage(layers=read, rest=config["rest"], lengths=tuple(config.get("lengths", ())), **bounds),
             specificity=specificity.SpecificityHead.load(folder) if (folder / specificity.CONFIG).is_file() else None,
             passages=_passages(config.get("passages")),
-            correction=analytic.Correction.load(folder) if (folder / analytic.CONFIG).is_file() else None,
         )
-        if head.correction and head.correction.linear.terms.shape[1] != head.dim:
-            raise Sen2ProError(f"the correction in {folder} was made for another head, with other dimensions")
         if head.hash != config["hash"]:
             raise Sen2ProError(f"the head in {folder} is damaged: its numbers do not have the hash that {CONFIG} says")
-        return head
+        if not (folder / analytic.CONFIG).is_file():
+            return head
+        correction = analytic.Correction.load(folder, head.hash)
+        if correction.linear.terms.shape[1] != head.dim:
+            raise Sen2ProError(f"{folder / analytic.TENSORS} has other dimensions than the head in its folder")
+        return replace(head, correction=correction)
 
     def _maps(self) -> dict[str, Linear]:
         kinds = {"shift": self.shifts, "variance": self.variances}
@@ -355,6 +364,13 @@ class Head:
             **{f"{source}.error": self.errors[source] for source in self.sources},
             **{f"{source}.live": self.live[source] for source in self.sources},
         }
+
+
+def few_layers(value: Any, place: str) -> None:
+    """Check that a document has a list of layers that is not longer than a fit makes it."""
+    documents.list_of(documents.COUNT)(value, place)
+    if len(value) > _MOST_LAYERS:
+        raise Sen2ProError(f"{place} must have at most {_MOST_LAYERS} layers, not {len(value)}")
 
 
 _PLAIN = ("space", "corpus", "teacher", "quality")  # what is kept as it is
@@ -373,7 +389,7 @@ _CONFIG = documents.record(
         "hash": _TEXT,
         "strengths": _mapping(documents.record({field.name: _ANY_NUMBER for field in fields(Strength)})),
         "rest": documents.NUMBER,
-        "layers": _mapping(documents.either(_NULL, documents.list_of(documents.COUNT))),
+        "layers": _mapping(documents.either(_NULL, few_layers)),
         "transforms": _mapping(documents.one_of_texts("", *TRANSFORMS)),
     },
     {

@@ -234,11 +234,13 @@ def serve(
     started(address)
     LOGGER.info({"event": "listening", "address": address, "keys": len(keys or ()), "local": serving.is_local})
     state: State = app.state.server
+    frozen = gc.get_freeze_count()
     gc.freeze()  # what is loaded by now stays: to look through it again and again takes 0.15 s each time
     try:
         Server(config, state).run(sockets=[listening])
     finally:
-        gc.unfreeze()
+        if not frozen:  # by who calls this
+            gc.unfreeze()
     return state.batcher.close(0)
 
 
