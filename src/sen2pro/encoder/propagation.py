@@ -163,8 +163,7 @@ class _Pass:
             itself[rows] = torch.diagonal(weights, dim1=-2, dim2=-1).transpose(1, 2).flatten(0, 1)
             both = (weights.sum(2) ** 2 * share).sum(2) - through[..., 0].sum(2)  # of pairs of different tokens
             crossed[sentences] = both / max(length * (length - 1), 1)
-        own, common = (noise.own @ squares.value, noise.common @ squares.value)
-        common_out = (common + _wide(crossed, size) * own) @ squares.mixed
+        own, common = _both(noise.own, noise.common, squares.value)
         # What each token has after mixing: part of the tokens' own noise, and what dropout of attention makes.
         part = (carried * (1 + self.attention) - crossed[self.owner]).clamp_(min=0)
         entering = _wide(part, size) * own[self.owner]
@@ -172,7 +171,8 @@ class _Pass:
         entering.add_(dropped, alpha=self.attention)
         rise = 1 + (self.hidden if network.family.drops_mixed else 0.0)
         turn = self.mean(itself, noise.share) @ squares.attention_turn
-        average = noise.own * (1 + 2 * turn) + rise * (self.mean(entering) @ squares.mixed)
+        new, common_out = _both(self.mean(entering), common + _wide(crossed, size) * own, squares.mixed)
+        average = noise.own * (1 + 2 * turn) + rise * new
         level = noise.own.mean(1, keepdim=True)[self.owner] * noise.share
         totals = level * (_flat(squares.first_gain) + 2 * itself @ squares.attention_turns)
         totals += rise * (entering @ squares.attention_totals)
@@ -185,17 +185,17 @@ class _Pass:
         inner = torch.addmm(layer.up[1], states, layer.up[0])
         slope = torch.ops.aten.gelu_backward(torch.ones_like(inner), inner)
         out = torch.addmm(layer.down[1], torch.ops.aten.gelu_(inner), layer.down[0])
-        own, common = noise.own @ squares.up, noise.common @ squares.up
+        own, common = _both(noise.own, noise.common, squares.up)
         level = noise.own.mean(1, keepdim=True)[self.owner] * noise.share
         totals = level * (_flat(squares.second_gain) + 2 * slope @ squares.inner_turns)
         middle = self.mean(slope)
         turn = middle @ squares.inner_turn
         steep = slope.square_()
         totals += (1 + self.hidden) * level * (steep @ squares.inner_totals)
-        common_out = (common * middle**2) @ squares.down
         steep_middle = self.mean(steep, noise.share)
         entering = steep_middle * own + (steep_middle - middle**2).clamp_(min=0) * common
-        average = noise.own * (1 + 2 * turn) + (1 + self.hidden) * (entering @ squares.down)
+        new, common_out = _both(entering, common * middle**2, squares.down)
+        average = noise.own * (1 + 2 * turn) + (1 + self.hidden) * new
         return out, _Old(average, totals, (noise.common * (1 + 2 * turn) + common_out).clamp_(min=0))
 
     def norm(
@@ -237,6 +237,12 @@ class _Pass:
 def _flat(gain: Tensor) -> Tensor:
     """Return the totals of a state whose dimensions all have a variance of 1, (2,)."""
     return torch.stack([torch.ones(()), gain.sum()])
+
+
+def _both(first: Tensor, second: Tensor, matrix: Tensor) -> tuple[Tensor, Tensor]:
+    """Multiply two with the same matrix, which is then read once."""
+    one, other = (torch.cat([first, second]) @ matrix).chunk(2)
+    return one, other
 
 
 def _wide(values: Tensor, size: int) -> Tensor:
