@@ -17,6 +17,8 @@ from sen2pro.encoder.dropout import Tokens
 from sen2pro.encoder.encoder import Encoder
 from sen2pro.types import Array
 
+LARGEST = 1.5  # budgets that one batch may have, where two would be small
+
 
 def embed(
     encoder: Encoder, tokens: list[Tokens], numbers: list[int] | None = None, seed: int = 0, prompt: str = "",
@@ -90,7 +92,7 @@ def _even_batches(order: list[int], lengths: list[int], budget: int) -> Iterator
     [[0, 1, 2, 3]]
     """
     total = sum(lengths)
-    count = -(-total // budget) if total > 1.5 * budget else 1
+    count = -(-total // budget) if total > LARGEST * budget else 1
     count += count % 2 if count > 1 else 0
     batches: list[list[int]] = [[] for _ in range(count)]
     before = 0

@@ -105,8 +105,7 @@ def create_app(
     return app
 
 
-def _add(app: Application, state: State, operation: Operation) -> None:
-    door = Door(state, operation)
+def _add(app: FastAPI, state: State, operation: Operation) -> None:
     problem: Any = schemas.OpenAIProblem if operation.dialect is problems.openai else schemas.TeiProblem
     responses: dict[int | str, Any] = {200: {"description": operation.summary, "model": operation.answer}}
     if operation.answer is None:
@@ -119,7 +118,7 @@ def _add(app: Application, state: State, operation: Operation) -> None:
             content = {"application/json": {"example": body}}
             responses.setdefault(status, {"description": message, "model": problem, "content": content})
     app.router.add_api_route(
-        operation.path, documented(operation, door), methods=[operation.method],
+        operation.path, documented(operation, Door(state, operation)), methods=[operation.method],
         summary=operation.summary, responses=responses, response_model=None, tags=[_TAGS[operation.dialect]],
     )  # fmt: skip
 

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import torch
 
+from sen2pro.sampling.passes import LARGEST
 from sen2pro.server.batching import Batcher, Lane, answer, late
 from sen2pro.server.doors import Call
 from sen2pro.server.engine import Engine, Text
@@ -35,7 +36,7 @@ class State:
         threads, passes = torch.get_num_threads(), 1.0
         if encoder.native is not None:
             # One pass as large as one may be, or two for each thread: the short texts in one, the long ones in another.
-            passes = 1.5 if threads == 1 else 2.0 * threads
+            passes = LARGEST if threads == 1 else 2.0 * threads
         budget = serving.batch_tokens or int(encoder.token_budget * passes)
         self.batcher = Batcher(budget, serving.queue, serving.window / 1000, self.metrics)
         self.name = serving.served_name or encoder.name
