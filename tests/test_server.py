@@ -136,7 +136,7 @@ def test_a_model_that_is_not_served_is_not_found_but_an_alias_is(client):
         ({"input": ""}, "empty or blank"),
         ({"input": [MAN, " \u200b"]}, "sentence 1 is empty or blank"),
         ({"input": [10**9]}, "outside this model's vocabulary"),
-        ({"input": [[101, 102]]}, "special ones"),
+        ({"input": [[101, 102]]}, "only special tokens"),
         ({"input": MAN, "encoding_format": "hex"}, "'encoding_format' must be 'float' or 'base64'"),
         ([MAN], "must be a valid"),
     ],
@@ -341,7 +341,15 @@ def test_the_document_of_the_routes_is_made_from_the_types_of_the_library(server
     assert set(schemas["Signature"]["properties"]) == {each.name for each in fields(Signature)}
     assert {each.name for each in fields(Comparison)} < set(schemas["Comparison"]["properties"])
     assert set(schemas["Hit"]["properties"]) == {each.name for each in fields(Hit)}
-    assert set(schemas["SearchCall"]["properties"]) == {"queries", "model", "k", "where", "precision", "certainty"}
+    assert set(schemas["SearchRequest"]["properties"]) == {
+        "queries",
+        "documents",
+        "model",
+        "k",
+        "where",
+        "precision",
+        "certainty",
+    }
 
 
 def test_every_example_of_the_document_works(server):

@@ -1,10 +1,11 @@
 """`sen2pro page`: a page to look at, in the browser."""
 
 import logging
+import os
+import socket
 import sys
 import webbrowser
 from dataclasses import fields
-from importlib.util import find_spec
 from os import _exit as leave_at_once  # without taking Python down
 from typing import Annotated, Any
 
@@ -23,41 +24,42 @@ _MISSING = "the page needs more packages: pip install 'sen2pro[page]'"
 def page(
     settings: dict[str, Any],
     host: Annotated[str, Option(help=_HELP["host"])] = Serving.host,
-    port: Annotated[int, Option(help=_HELP["port"])] = Serving.port,
+    port: Annotated[int | None, Option(help="Port to listen on. (default: 8080, or a free one if it is taken)")] = None,
     method: options.PairMethod = "auto",
     key_file: Annotated[
-        str | None, Option(help="File of API keys, one a line; the browser asks for one as a password.")
+        str | None, Option(help="File of API keys, one per line; the browser asks for one as a password.")
     ] = None,
-    open_browser: Annotated[bool, Option("--open", help="Open the page in the browser.")] = False,
-    port_file: Annotated[str | None, Option(help="File to write the port to, once the page can be opened.")] = None,
+    open_browser: Annotated[bool, Option("--open/--no-open", help="Open the page in the browser.")] = True,
+    port_file: Annotated[str | None, Option(help="File to write the port to, once the server listens.")] = None,
 ) -> None:
-    """Show a page in the browser: compare two sentences, map many, search your documents, classify from a few labels.
+    """Show a page in the browser: read, compare, map, search and classify your own texts.
 
-    Open the address that it prints. Texts go to this process and nowhere else, and never to the disk. Ctrl-C stops it.
-    It is sen2pro serve --page with fewer options, so programs can use it, too.
+    Texts go to this process and nowhere else, and never to the disk. Ctrl-C stops it. The same as sen2pro serve --page
+    with fewer options, so programs can use it, too.
     """
-    from sen2pro.server.keys import Keys
+    console = Console(stderr=True)
+    console.say(f"Loading the model {settings['model']} ...")
+    from sen2pro.server.auth import Keys
 
-    chosen, keys = Serving(host=host, port=port), Keys.read(key_file)
-    run = runner()
+    chosen = Serving(host=host, port=_free_port(host) if port is None else port)
+    keys = Keys.read(key_file)
+    try:
+        from sen2pro.server.running import serve
+    except ModuleNotFoundError as error:
+        raise Sen2ProError(f"{_MISSING} ({error.name} is missing)") from None
     with options.notes() as gathered:
         model = options.load_for_pairs(method, settings)
-    console = Console(stderr=True)
     for note in gathered:
         console.say(f"note: {note}", style="yellow")
     if not chosen.is_local and not len(keys):
-        console.print(
-            "note: the page can be reached from other machines, and needs no key; give --key-file", style="yellow"
-        )
+        console.print("note: other machines can reach the page without a key; give --key-file", style="yellow")
 
-    def started(address: str) -> None:
+    def ready(address: str) -> None:
         console.say(f"The page is at {address} (Ctrl-C stops it)")
-        if open_browser:
+        if open_browser and _has_browser():
             webbrowser.open(address)
 
-    is_done = run(
-        model, chosen, keys, page=True, level=logging.WARNING, port_file=port_file, started=started
-    )  # fmt: skip
+    is_done = serve(model, chosen, keys, page=True, level=logging.WARNING, port_file=port_file, ready=ready)
     console.say("stopped")
     if not is_done:  # the network still runs in a thread: to take Python down around it would end in a crash
         sys.stdout.flush()
@@ -65,13 +67,17 @@ def page(
         leave_at_once(0)
 
 
-def runner() -> Any:
-    """Return what runs a server with the page; say which package is missing, if one is."""
-    try:
-        from sen2pro.server.running import serve
-    except ModuleNotFoundError as error:
-        raise Sen2ProError(f"{_MISSING} ({error.name} is missing)") from None
-    for name in ("gradio", "matplotlib", "faiss"):
-        if find_spec(name) is None:
-            raise Sen2ProError(f"{_MISSING} ({name} is missing)")
-    return serve
+def _free_port(host: str) -> int:
+    """Return the default port, or 0 for any free one if it is taken."""
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, Serving.port))
+        except OSError:
+            return 0
+    return Serving.port
+
+
+def _has_browser() -> bool:
+    """Tell whether there is a browser with a window; one that runs in the terminal would take the terminal over."""
+    return sys.platform in ("darwin", "win32") or any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY"))

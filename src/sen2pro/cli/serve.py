@@ -21,30 +21,25 @@ def serve(
     method: options.PairMethod = "auto",
     key_file: Annotated[
         str | None,
-        Option(help="File of API keys, one a line. Keys may stand in SEN2PRO_API_KEYS, too. (default: no keys)"),
+        Option(help="File of API keys, one per line; more may be in SEN2PRO_API_KEYS. (default: no keys)"),
     ] = None,
     index: Annotated[str | None, Option(help="Folder of sen2pro index, or the address of one, for /v1/search.")] = None,
     classifier: Annotated[str | None, Option(help="Folder of sen2pro classify train, for /v1/classify.")] = None,
-    page: Annotated[bool, Option("--page", help="Serve the page for people, too, at /.")] = False,
+    page: Annotated[bool, Option("--page", help="Serve the page for people at / as well.")] = False,
     port_file: Annotated[str | None, Option(help="File to write the port to, once the server listens.")] = None,
 ) -> None:
     """Serve embeddings, distributions and answers over HTTP, as OpenAI and text-embeddings-inference do.
 
-    It listens on 127.0.0.1 unless --host says otherwise. SIGTERM lets it finish what it has in hand. Its log is lines
-    of JSON on standard error, and holds no text. docs/serving.md has examples.
+    It listens on 127.0.0.1 unless you pass --host. On SIGTERM it finishes running requests. Its log is lines of JSON on
+    standard error without texts. docs/serving.md has examples.
     """
-    from sen2pro.server.keys import Keys
+    from sen2pro.server.auth import Keys
 
     chosen, keys = Serving(**serving), Keys.read(key_file)
-    if page:
-        from sen2pro.cli.page import runner
-
-        run = runner()
-    else:
-        try:
-            from sen2pro.server.running import serve as run
-        except ModuleNotFoundError as error:
-            raise Sen2ProError(f"{_MISSING} ({error.name} is missing)") from None
+    try:
+        from sen2pro.server.running import serve as run
+    except ModuleNotFoundError as error:
+        raise Sen2ProError(f"{_MISSING} ({error.name} is missing)") from None
     with options.notes() as gathered:
         model = options.load_for_pairs(method, settings)
         found = trained = None

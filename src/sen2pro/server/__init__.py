@@ -13,12 +13,12 @@ from sen2pro.lazy import importer
 
 if TYPE_CHECKING:
     from sen2pro.server.app import create_app
-    from sen2pro.server.keys import Keys
+    from sen2pro.server.auth import Keys
     from sen2pro.server.running import serve
     from sen2pro.server.serving import Serving
 
 # Imported on first use: FastAPI and uvicorn are an extra.
-_HOME = {"Keys": "keys", "Serving": "serving", "create_app": "app", "serve": "running"}
+_HOME = {"Keys": "auth", "Serving": "serving", "create_app": "app", "serve": "running"}
 
 __all__ = ["Keys", "Serving", "create_app", "serve"]
 

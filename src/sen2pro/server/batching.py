@@ -1,8 +1,8 @@
-"""Texts of many calls, run together: a queue with tokens counted, and one thread that works it off.
+"""Batches of texts from many requests: a queue that counts tokens, and one worker thread.
 
-A batch takes texts of the oldest calls, and then one text of each call in turn. So a call of one short text is in the
-next batch that starts, whoever else has a thousand texts waiting. And a call of a thousand texts is done in time,
-however many others have one.
+A batch takes texts of the oldest requests first, and then one text of each request in turn. A short request joins the
+next batch even if another client has thousands of texts queued, and a long request makes progress even if many clients
+send short ones.
 """
 
 from __future__ import annotations
@@ -11,100 +11,99 @@ import asyncio
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
 
 from sen2pro.errors import Sen2ProError
-from sen2pro.server.logs import LOGGER, where
-from sen2pro.server.metrics import Metrics
-from sen2pro.server.problems import Gone, Problem
+from sen2pro.server.http_errors import ClientGone, RequestError
+from sen2pro.server.observability import LOGGER, Metrics, error_summary
 
-Run = Callable[[list[Any]], Any]
-Farewells = set[Callable[[], None]]  # what is called when a connection is lost
-FAREWELLS = "sen2pro.farewells"  # their place among the extensions of an ASGI scope
-_FAILED = "the server could not work on this call; its log says more"
+Unit = TypeVar("Unit")
+Result = TypeVar("Result")
+_FAILED = "the server could not process this request; see its log"
 
 
 @dataclass(frozen=True)
-class Lane:
-    """Work that may share a batch: lanes with one key do the same to each of their units.
+class BatchJob(Generic[Unit, Result]):
+    """What is done with units (texts, or pairs of texts). Requests whose jobs have one key share batches.
 
-    `run` takes units (texts, pairs of texts) and returns a result for each.
+    `run` takes units and returns one result for each.
     """
 
-    key: tuple[Any, ...]
-    run: Run
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Lane) and self.key == other.key
-
-    def __hash__(self) -> int:
-        return hash(self.key)
+    key: tuple[object, ...]
+    run: Callable[[list[Unit]], Sequence[Result]] = field(compare=False)
 
 
-class Ticket:
-    """The work of one call: its units, the tokens of each, and the results so far."""
+class PendingRequest(Generic[Unit, Result]):
+    """The units of one request, the tokens of each, and the results so far."""
 
-    __slots__ = ("began", "future", "lane", "left", "next", "results", "since", "tokens", "units")
+    __slots__ = ("first_run", "future", "job", "missing", "next", "results", "submitted", "tokens", "units")
 
-    def __init__(self, lane: Lane, units: Sequence[Any], tokens: Sequence[int], future: asyncio.Future[Any]) -> None:
-        self.lane, self.units, self.tokens, self.future = lane, units, tokens, future
-        self.results: list[Any] = [None] * len(units)
-        self.left, self.next = len(units), 0
-        self.since, self.began = time.perf_counter(), 0.0
+    def __init__(
+        self,
+        job: BatchJob[Unit, Result],
+        units: Sequence[Unit],
+        tokens: Sequence[int],
+        future: asyncio.Future[list[Result]],
+    ) -> None:
+        self.job, self.units, self.tokens, self.future = job, units, tokens, future
+        self.results: list[Any] = [None] * len(units)  # a `Result` or a `RequestError` each, once they are known
+        self.missing, self.next = len(units), 0
+        self.submitted, self.first_run = time.perf_counter(), 0.0
 
 
-Batch = list[tuple[Ticket, int]]
+Pending = PendingRequest[Any, Any]
+Batch = list[tuple[Pending, int]]  # requests, and the number of the unit of each
 
 
-def take(waiting: deque[Ticket], budget: int) -> tuple[Batch, int]:
-    """Take a batch of about `budget` tokens off the queue, all of one lane.
+def take(queue: deque[Pending], budget: int) -> tuple[Batch, int]:
+    """Take a batch of about `budget` tokens off the queue, all of one job.
 
-    The first call in the queue says which lane, and gets a unit. Then the oldest calls get what is left of the first
-    half: so a call of many texts is done in time, too. The second half goes around, a unit to each call in turn. Who
-    got nothing this time stands first the next time, whatever the lane: so no lane waits for the end of another.
+    The first request in the queue decides the job, and gets a unit. Then the oldest requests fill the first half, so
+    long requests are done in time. The second half goes around, one unit per request in turn. Requests that got
+    nothing stand first the next time, so no job waits for the end of another one.
 
-    >>> lane, loop = Lane(("plain",), list), asyncio.new_event_loop()
-    >>> many = Ticket(lane, ["a", "b", "c", "d"], [30] * 4, loop.create_future())
-    >>> one = Ticket(lane, ["x"], [5], loop.create_future())
-    >>> queue = deque([many, one])
+    >>> job, loop = BatchJob(("plain",), list), asyncio.new_event_loop()
+    >>> long = PendingRequest(job, ["a", "b", "c", "d"], [30] * 4, loop.create_future())
+    >>> short = PendingRequest(job, ["x"], [5], loop.create_future())
+    >>> queue = deque([long, short])
     >>> batch, tokens = take(queue, 100)
-    >>> [ticket.units[number] for ticket, number in batch], tokens
+    >>> [request.units[number] for request, number in batch], tokens
     (['a', 'b', 'x', 'c'], 95)
     >>> loop.close()
     """
-    lane = waiting[0].lane
-    ring = deque(ticket for ticket in waiting if ticket.lane == lane)
+    job = queue[0].job
+    requests = [request for request in queue if request.job == job]
     batch: Batch = []
-    served: set[Ticket] = set()
+    served: set[Pending] = set()
     total = 0
 
-    def fits(ticket: Ticket) -> bool:
-        """Put the next unit of a call into the batch, if there is room for it."""
+    def add(request: Pending) -> bool:
+        """Put the next unit of a request into the batch, if there is room for it."""
         nonlocal total
-        weight = ticket.tokens[ticket.next]
+        weight = request.tokens[request.next]
         if batch and total + weight > budget:
             return False
-        batch.append((ticket, ticket.next))
+        batch.append((request, request.next))
         total += weight
-        ticket.next += 1
-        served.add(ticket)
+        request.next += 1
+        served.add(request)
         return True
 
-    fits(ring[0])
-    for ticket in sorted(ring, key=lambda each: each.since):
-        while 2 * total < budget and ticket.next < len(ticket.units) and fits(ticket):
+    add(requests[0])
+    for request in sorted(requests, key=lambda each: each.submitted):
+        while 2 * total < budget and request.next < len(request.units) and add(request):
             pass
-    turns = deque(ticket for ticket in [*list(ring)[1:], ring[0]] if ticket.next < len(ticket.units))
-    while turns and total < budget and fits(turns[0]):
-        ticket = turns.popleft()
-        if ticket.next < len(ticket.units):
-            turns.append(ticket)
-    rest = [ticket for ticket in waiting if ticket not in served]  # of all lanes, in the order in which they came
-    waiting.clear()
-    waiting.extend(rest)
-    waiting.extend(ticket for ticket in turns if ticket in served)
+    turns = deque(request for request in [*requests[1:], requests[0]] if request.next < len(request.units))
+    while turns and total < budget and add(turns[0]):
+        request = turns.popleft()
+        if request.next < len(request.units):
+            turns.append(request)
+    rest = [request for request in queue if request not in served]  # of all jobs, in their order
+    queue.clear()
+    queue.extend(rest)
+    queue.extend(request for request in turns if request in served)
     return batch, total
 
 
@@ -114,33 +113,33 @@ class Batcher:
     Parameters
     ----------
     budget
-        Tokens of a batch.
-    most
-        Units that may wait.
+        Maximum number of tokens per batch; a single longer text is a batch of its own.
+    capacity
+        Maximum number of units in the queue.
     window
-        Seconds that an idle thread waits for more, if several calls came together last time.
+        Seconds that an idle worker waits for more units, if several requests came together last time.
     metrics
         Where batches are counted.
     """
 
-    def __init__(self, budget: int, most: int, window: float, metrics: Metrics) -> None:
-        self.budget, self.most, self.window, self.metrics = budget, most, window, metrics
-        self._waiting: deque[Ticket] = deque()
+    def __init__(self, budget: int, capacity: int, window: float, metrics: Metrics) -> None:
+        self.budget, self.capacity, self.window, self.metrics = budget, capacity, window, metrics
+        self._queue: deque[Pending] = deque()
         self._changed = threading.Condition()
-        self._units = self._tokens = 0
+        self._units = self._tokens = 0  # in the queue
         self._running: Batch = []
         self._closed = False
-        self._together = 1  # calls of the last batch
-        self._speed = 0.0  # tokens a second, of late
+        self._requests_in_last_batch = 1
+        self._tokens_per_second = 0.0
         self._thread = threading.Thread(target=self._work, name="sen2pro-worker", daemon=True)
-        metrics.watch(lambda: self._units, lambda: self._tokens)
+        metrics.watch_queue(lambda: self._units, lambda: self._tokens)
 
     def start(self) -> None:
         """Start the thread."""
         self._thread.start()
 
     def close(self, seconds: float | None = None) -> bool:
-        """Let the thread finish what it has in hand, and end; return whether it did in this time."""
+        """Let the thread finish the queue and end; return whether it did within this time."""
         with self._changed:
             self._closed = True
             self._changed.notify()
@@ -150,171 +149,150 @@ class Batcher:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing waits and nothing runs."""
-        return not self._waiting and not self._running
+        """Whether the queue is empty and no batch is running."""
+        return not self._queue and not self._running
 
     @property
     def waiting(self) -> int:
-        """How many units wait."""
+        """The number of units in the queue."""
         return self._units
 
-    def submit(self, lane: Lane, units: Sequence[Any], tokens: Sequence[int]) -> Ticket:
-        """Put the units of a call into the queue; the future of the ticket gets the list of their results.
+    def submit(
+        self, job: BatchJob[Unit, Result], units: Sequence[Unit], tokens: Sequence[int]
+    ) -> PendingRequest[Unit, Result]:
+        """Put the units of a request into the queue; the future of the result gets the list of their results.
 
-        It is called in the event loop. A full queue is a problem of the kind `busy`.
+        Call it in the event loop. A full queue raises a `RequestError` of the kind `busy`.
         """
-        ticket = Ticket(lane, units, tokens, asyncio.get_running_loop().create_future())
+        request = PendingRequest(job, units, tokens, asyncio.get_running_loop().create_future())
         with self._changed:
-            if self._units and self._units + len(units) > self.most:
-                raise Problem("busy", "the queue is full; try again later", retry_after=self._patience())
-            self._waiting.append(ticket)
+            if self._units and self._units + len(units) > self.capacity:
+                raise RequestError("busy", "the queue is full; try again later", retry_after=self._retry_after())
+            self._queue.append(request)
             self._units += len(units)
             self._tokens += sum(tokens)
             self._changed.notify()
-        return ticket
+        return request
 
-    def cancel(self, ticket: Ticket, reason: BaseException) -> None:
-        """Take a call out of the queue, and tell whoever waits for it why; what is running goes on, for nobody."""
+    def cancel(self, request: Pending) -> None:
+        """Take a request out of the queue. A batch that is running goes on, and its results are dropped."""
         with self._changed:
-            if ticket in self._waiting:
-                self._waiting.remove(ticket)
-                self._units -= len(ticket.units) - ticket.next
-                self._tokens -= sum(ticket.tokens[ticket.next :])
-                ticket.next = len(ticket.units)
-        if not ticket.future.done():
-            ticket.future.set_exception(reason)
+            if request in self._queue:
+                self._queue.remove(request)
+                self._units -= len(request.units) - request.next
+                self._tokens -= sum(request.tokens[request.next :])
+                request.next = len(request.units)
+        request.future.cancel()
 
-    def _patience(self) -> int:
-        """Return after how many seconds a client may try again: when half of what waits should be done."""
-        return max(1, min(60, round(self._tokens / 2 / self._speed) if self._speed else 1))
+    def _retry_after(self) -> int:
+        """Return after how many seconds about half of the queue will be done."""
+        return max(1, min(60, round(self._tokens / 2 / self._tokens_per_second) if self._tokens_per_second else 1))
 
     def _work(self) -> None:
         last = 0  # tokens of the last batch, if others wait already
         while True:
             with self._changed:
-                if not self._waiting:
+                if not self._queue:
                     self._running, last = [], 0
-                    while not self._waiting and not self._closed:
+                    while not self._queue and not self._closed:
                         self._changed.wait()
-                    if self._together > 1 and self.window:
-                        self._linger()
-                if not self._waiting:  # closed, or the only call was cancelled
+                    if self._requests_in_last_batch > 1 and self.window:
+                        self._wait_for_more()
+                if not self._queue:  # it is closed, or the only request was cancelled
                     if self._closed:
                         return
                     continue
-                # Who was just answered may ask again: two batches of one size cost less than a large and a small one.
+                # Clients that just got a response may ask again: two equal batches cost less than a large and a small.
                 half = max(self._tokens + last, self.budget) // 2 if last else self.budget
-                batch, tokens = take(self._waiting, min(half, self.budget))
+                batch, tokens = take(self._queue, min(half, self.budget))
                 last = tokens
                 self._running = batch
                 self._units -= len(batch)
                 self._tokens -= tokens
-            self._together = len({id(ticket) for ticket, _ in batch})
+            self._requests_in_last_batch = len({id(request) for request, _ in batch})
             self._run(batch, tokens)
 
-    def _linger(self) -> None:
-        """Wait a moment for the calls that came together with others before."""
+    def _wait_for_more(self) -> None:
+        """Wait a moment for requests that came together with others before."""
         until = time.perf_counter() + self.window
         while self._tokens < self.budget and not self._closed and (left := until - time.perf_counter()) > 0:
             self._changed.wait(left)
 
     def _run(self, batch: Batch, tokens: int) -> None:
         began = time.perf_counter()
-        for ticket, _ in batch:
-            if not ticket.began:
-                ticket.began = began
-                self.metrics.queue_seconds.observe(began - ticket.since)
-        lane = batch[0][0].lane
-        results = self._results(lane, batch)
+        for request, _ in batch:
+            if not request.first_run:
+                request.first_run = began
+                self.metrics.queue_seconds.observe(began - request.submitted)
+        results = self._results(batch[0][0].job, batch)
         seconds = time.perf_counter() - began
-        self._speed = (
-            0.8 * self._speed + 0.2 * tokens / max(seconds, 1e-6) if self._speed else tokens / max(seconds, 1e-6)
-        )
+        speed = tokens / max(seconds, 1e-6)
+        self._tokens_per_second = 0.8 * self._tokens_per_second + 0.2 * speed if self._tokens_per_second else speed
         self.metrics.batch_texts.observe(len(batch))
         self.metrics.batch_tokens.observe(tokens)
         self.metrics.batch_seconds.observe(seconds)
         finished = []
-        for (ticket, number), result in zip(batch, results, strict=True):
-            ticket.results[number] = result
-            ticket.left -= 1
-            if not ticket.left:
-                finished.append(ticket)
+        for (request, number), result in zip(batch, results, strict=True):
+            request.results[number] = result
+            request.missing -= 1
+            if not request.missing:
+                finished.append(request)
         if finished:
             loop = finished[0].future.get_loop()
             try:
                 loop.call_soon_threadsafe(_deliver, finished)
-            except RuntimeError:  # the loop was closed: nobody waits any more
-                LOGGER.warning({"event": "an answer came after the server was closed"})
+            except RuntimeError:  # the loop was closed, so nobody waits any more
+                LOGGER.warning({"event": "results came after the server was closed"})
 
-    def _results(self, lane: Lane, batch: Batch) -> Sequence[Any]:
-        """Run a batch; if it fails, run its units one by one, so that a bad one harms nobody else."""
-        units = [ticket.units[number] for ticket, number in batch]
+    def _results(self, job: BatchJob[Any, Any], batch: Batch) -> Sequence[Any]:
+        """Run a batch. If it fails, run its units one by one, so that a bad unit harms no other request."""
+        units = [request.units[number] for request, number in batch]
         try:
-            results: Sequence[Any] = lane.run(units)
+            results = job.run(units)
             if len(results) != len(units):
                 raise Sen2ProError(f"{len(units)} units gave {len(results)} results")
             return results
         except Exception as error:
             if len(units) == 1:
-                LOGGER.error({"event": "work failed", "lane": str(lane.key[0]), **where(error)})
-                return [error if isinstance(error, Problem) else Problem("failed", _FAILED)]
-        return [self._results(lane, [each])[0] for each in batch]
+                if isinstance(error, RequestError):
+                    return [error]
+                LOGGER.error({"event": "work failed", "job": str(job.key[0]), **error_summary(error)})
+                return [RequestError("failed", _FAILED)]
+        return [self._results(job, [each])[0] for each in batch]
 
 
-def _deliver(finished: list[Ticket]) -> None:
-    """Give results to those who wait for them; runs in the event loop."""
-    for ticket in finished:
-        if ticket.future.done():
+def _deliver(finished: list[Pending]) -> None:
+    """Set the results of requests; runs in the event loop."""
+    for request in finished:
+        if request.future.done():
             continue
-        problem = next((each for each in ticket.results if isinstance(each, Problem)), None)
-        if problem is not None:
-            ticket.future.set_exception(problem)
+        error = next((each for each in request.results if isinstance(each, RequestError)), None)
+        if error is not None:
+            request.future.set_exception(error)
         else:
-            ticket.future.set_result(ticket.results)
+            request.future.set_result(request.results)
 
 
-async def answer(
-    batcher: Batcher, ticket: Ticket, receive: Callable[[], Any], limit: float, farewells: Farewells | None = None
-) -> list[Any]:
-    """Wait for a ticket: until it is done, its time is up, or the client has gone away.
-
-    `farewells` are called when the connection is lost. A server that has none (see `running.py`) is asked instead, in a
-    task of its own, which costs more.
-    """
-    loop = asyncio.get_running_loop()
-    timer = loop.call_later(limit, _give_up, batcher, ticket)
-    watcher = None
-
-    def gone() -> None:
-        batcher.cancel(ticket, Gone())
-
-    async def watch() -> None:
-        while (await receive())["type"] != "http.disconnect":
-            pass
-        gone()
-
-    if farewells is None:
-        watcher = loop.create_task(watch())
-    else:
-        farewells.add(gone)
+async def wait_for_results(
+    batcher: Batcher,
+    request: PendingRequest[Unit, Result],
+    disconnected: Coroutine[object, object, None],
+    seconds: float,
+) -> list[Result]:
+    """Wait until a request is done, its time is over (`late`), or its client has gone away (`ClientGone`)."""
+    watcher: asyncio.Future[None] = asyncio.ensure_future(disconnected)
+    waited: set[asyncio.Future[Any]] = {request.future, watcher}
     try:
-        results: list[Any] = await ticket.future
-        return results
-    except asyncio.CancelledError:
-        gone()
-        raise
+        await asyncio.wait(waited, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        if request.future.done():
+            return request.future.result()
+        raise ClientGone if watcher.done() else late()
     finally:
-        timer.cancel()
-        if watcher is not None:
-            watcher.cancel()
-        if farewells is not None:
-            farewells.discard(gone)
+        watcher.cancel()
+        if not request.future.done():
+            batcher.cancel(request)
 
 
-def _give_up(batcher: Batcher, ticket: Ticket) -> None:
-    batcher.cancel(ticket, late())
-
-
-def late() -> Problem:
-    """Return what is told when the time of a call is up."""
-    return Problem("late", "there was no answer in time; send fewer texts, or try again later")
+def late() -> RequestError:
+    """Return the error of a request whose time is over."""
+    return RequestError("late", "the time limit is over; send fewer texts, or try again later")

@@ -1,29 +1,34 @@
-"""What the worker runs: the model, and an index and a classifier if the operator gave them."""
+"""The model side of the server: texts checked and tokenised once, and the jobs that the worker runs on them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypedDict
+
+import numpy as np
+import torch
 
 from sen2pro.checks import check_sentences
-from sen2pro.confidence.comparison import compare_pairs, comparing_head
+from sen2pro.confidence.comparison import Comparison, compare_pairs, comparing_head
 from sen2pro.errors import HeadMissing, Sen2ProError
+from sen2pro.gaussian import Gaussian
 from sen2pro.model import Sen2Pro
-from sen2pro.server.batching import Lane
-from sen2pro.server.doors import dumps
-from sen2pro.specificity.measure import find
-from sen2pro.types import Array
+from sen2pro.sampling.passes import LARGEST
+from sen2pro.server.batching import BatchJob
+from sen2pro.server.http_errors import to_json
+from sen2pro.specificity.measure import Explanation, find
+from sen2pro.types import Array, Array64
 
 if TYPE_CHECKING:
     from sen2pro.classification import Sen2ProClassifier
     from sen2pro.search import Index
 
-_WARM = "A short one.", "A sentence of some more words, to have the network run once.", "word " * 200
+_WARM_UP = "A short one.", "A sentence of some more words, so that the network runs once.", "word " * 200
 
 
 class Text(NamedTuple):
-    """A text with its tokens, cut to what the network takes; `whole` says whether all of it fits."""
+    """A checked text with its tokens, cut to the length that the network takes; `whole` says whether all of it fits."""
 
     text: str
     tokens: list[int]
@@ -38,50 +43,73 @@ class Distribution(NamedTuple):
     total: float
     coverage: float | None
 
-    def to_json(self) -> dict[str, Any]:
-        """Return it as JSON has it, once the arrays are lists."""
-        return self._asdict()
+
+class Specific(NamedTuple):
+    """How specific one text is."""
+
+    score: float
+    at_length: float
+    value: float
+
+
+class Label(TypedDict):
+    """The label of one text, and the probability of every class."""
+
+    label: str | int | bool
+    probability: float
+    probabilities: dict[str, float]
+
+
+class SearchOptions(NamedTuple):
+    """The options of `Index.search`; `where` is checked."""
+
+    k: int
+    where: Mapping[str, object] | None
+    precision: float | None
+    certainty: float
 
 
 class Engine:
-    """A model with what is made from it, as lanes for a `Batcher`.
+    """A model with the jobs that requests run on it.
 
     Parameters
     ----------
     model
-        What encodes.
+        The model that encodes.
     index, classifier
-        What `/v1/search` and `/v1/classify` use; without them these routes say that they are not served.
+        What `/v1/search` and `/v1/classify` use; without them these routes need documents or examples in the request.
     """
 
     def __init__(self, model: Sen2Pro, index: Index | None = None, classifier: Sen2ProClassifier | None = None) -> None:
         self.model, self.index, self.classifier = model, index, classifier
         self.passes = model.passes
-        self.compares = self._can(comparing_head)
-        self.specifies = self._can(find)
-        self.size = model.encoder.texts.size
+        self.compares = _has(comparing_head, model)
+        self.specifies = _has(find, model)
 
-    def _can(self, needed: Any) -> bool:
-        try:
-            return needed(self.model) is not None
-        except (HeadMissing, Sen2ProError):
-            return False
+    @property
+    def batch_tokens(self) -> int:
+        """The number of tokens in a batch that the network runs efficiently."""
+        threads, passes = torch.get_num_threads(), 1.0
+        if self.model.encoder.native is not None:
+            # One pass of the largest size, or two per thread: short texts in one pass, long texts in the other.
+            passes = LARGEST if threads == 1 else 2.0 * threads
+        return int(self.model.encoder.token_budget * passes)
 
-    def prompt(self, name: str | None) -> str:
-        """Return the text of a prompt of the model's by name, by default the one it uses always."""
+    def prompt(self, name: str | None = None) -> str:
+        """Return the text of one of the model's prompts, by default the one that it always uses."""
         return self.model.encoder.prompt(None, name)
 
-    def checked(self, texts: Sequence[str]) -> list[str]:
+    # Texts. These methods may run beside the worker.
+
+    def check(self, texts: Sequence[str]) -> list[str]:
         """Return texts that are not blank; an error names the number of the text."""
         return check_sentences(texts)
 
-    def texts(self, texts: Sequence[str], prompt: str = "") -> list[Text]:
-        """Check texts and find their tokens; it may run beside the worker."""
-        checked = check_sentences(texts)
-        encoder = self.model.encoder
-        every = encoder.texts.ids([prompt + text for text in checked]) if checked else []
-        found = []
-        for text, ids in zip(checked, every, strict=True):
+    def tokenize(self, texts: Sequence[str], prompt: str = "") -> list[Text]:
+        """Return checked texts with their tokens."""
+        encoder, found = self.model.encoder, []
+        every = encoder.texts.ids([prompt + text for text in texts]) if texts else []
+        for text, ids in zip(texts, every, strict=True):
             whole = len(ids) <= encoder.max_length
             cut = ids if whole else encoder.texts.cut(prompt + text, encoder.max_length)[0]
             if not cut:
@@ -89,105 +117,149 @@ class Engine:
             found.append(Text(text, cut, whole))
         return found
 
-    def written(self, given: Sequence[str | list[int]]) -> list[str]:
-        """Return texts as they are, and those that came as token ids written out."""
-        return [each if isinstance(each, str) else self.text_of(each) for each in given]
+    def decode(self, given: Sequence[str | list[int]]) -> list[str]:
+        """Return texts as they are, and lists of token ids as text."""
+        return [each if isinstance(each, str) else self._text_of(each) for each in given]
 
-    def tokenized(self, texts: Sequence[str], special: bool) -> list[bytes]:
-        """Return the tokens of each text as JSON, not cut."""
-        pieces = self.model.encoder.texts.pieces
-        return [dumps([piece.to_json() for piece in pieces(text, special=special)]) for text in texts]
-
-    def text_of(self, ids: Sequence[int]) -> str:
-        """Return the text of token ids of this model's own vocabulary."""
-        if any(not 0 <= number < self.size for number in ids):
-            raise Sen2ProError(
-                f"a token id is outside this model's vocabulary of {self.size} tokens; send texts instead"
-            )
+    def _text_of(self, ids: Sequence[int]) -> str:
+        size = self.model.encoder.texts.size
+        if any(not 0 <= number < size for number in ids):
+            raise Sen2ProError(f"a token id is outside this model's vocabulary of {size} tokens; send texts instead")
         text = self.model.encoder.texts.text(ids)
         if not text.strip():
-            raise Sen2ProError("a list of token ids is empty, or has no token but special ones")
+            raise Sen2ProError("a list of token ids is empty, or has only special tokens")
         return text
 
-    def plain(self, prompt: str, normalize: bool | None = None) -> Lane:
-        """Return the lane of plain vectors: units are `Text`, results are rows (k,)."""
+    def list_tokens(self, texts: Sequence[str], special: bool) -> list[tuple[int, bytes]]:
+        """Return the number of tokens of each text and all of them as JSON; long texts are not cut."""
+        every = [self.model.encoder.texts.pieces(text, special=special) for text in texts]
+        return [(len(pieces), to_json([piece.to_json() for piece in pieces])) for pieces in every]
+
+    # Jobs. The worker runs them.
+
+    def vectors(self, prompt: str, normalize: bool | None = None) -> BatchJob[Text, Array]:
+        """Return the job of plain vectors; `normalize` is that of the model unless a request decides otherwise."""
         sampler = self.model.sampler
 
-        def run(units: list[Text]) -> Array:
+        def run(units: list[Text]) -> Sequence[Array]:
             states = sampler.plain([unit.text for unit in units], prompt, tokens=[unit.tokens for unit in units])
-            return sampler.finish(states.vectors, normalize=normalize)
+            return list(sampler.finish(states.vectors, normalize=normalize))
 
-        return Lane(("plain", prompt, normalize), run)
+        return BatchJob(("vectors", prompt, normalize), run)
 
-    def distributions(self, prompt: str) -> Lane:
-        """Return the lane of Gaussians: units are `Text`, results are `Distribution`."""
+    def distributions(self, prompt: str) -> BatchJob[Text, Distribution]:
+        """Return the job of Gaussians."""
 
         def run(units: list[Text]) -> list[Distribution]:
             gaussian = self.model.encode([unit.text for unit in units], prompt=prompt, show_progress_bar=False)
             totals, cover = gaussian.total_variance.tolist(), gaussian.coverage
-            covers: list[Any] = [None] * len(units) if cover is None else cover.tolist()
+            covers: list[float | None] = [None] * len(units) if cover is None else cover.tolist()
             return [Distribution(*row) for row in zip(gaussian.mean, gaussian.variance, totals, covers, strict=True)]
 
-        return Lane(("distributions", prompt), run)
+        return BatchJob(("distributions", prompt), run)
 
-    def comparisons(self) -> Lane:
-        """Return the lane of comparisons: units are pairs of texts, results what is said of them."""
+    def gaussian(self, rows: Sequence[Distribution], prompt: str = "") -> Gaussian:
+        """Return the results of `distributions` as one Gaussian (n, k)."""
+        mean, variance = np.stack([row.mean for row in rows]), np.stack([row.variance for row in rows])
+        coverage = None if rows[0].coverage is None else np.array([row.coverage for row in rows], np.float32)
+        return Gaussian(mean, variance, self.model.signature(prompt), coverage)
 
-        def run(pairs: list[tuple[str, str]]) -> list[dict[str, Any]]:
-            found = compare_pairs(self.model, [first for first, _ in pairs], [second for _, second in pairs])
-            return [{**asdict(each), "word": each.word, "answer": str(each)} for each in found]
+    def comparisons(self) -> BatchJob[tuple[Text, Text], Comparison]:
+        """Return the job of comparisons; units are pairs."""
 
-        return Lane(("comparisons",), run)
+        def run(pairs: list[tuple[Text, Text]]) -> list[Comparison]:
+            return compare_pairs(self.model, [first.text for first, _ in pairs], [second.text for _, second in pairs])
 
-    def specificity(self) -> Lane:
-        """Return the lane of specificity: units are `Text`, results its numbers."""
+        return BatchJob(("comparisons",), run)
 
-        def run(units: list[Text]) -> list[dict[str, float]]:
+    def specificity(self) -> BatchJob[Text, Specific]:
+        """Return the job of specificity."""
+
+        def run(units: list[Text]) -> list[Specific]:
             found = self.model.specificity([unit.text for unit in units], show_progress_bar=False)
-            columns = {name: getattr(found, name).tolist() for name in ("score", "at_length", "value")}
-            return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+            columns = found.score.tolist(), found.at_length.tolist(), found.value.tolist()
+            return [Specific(*row) for row in zip(*columns, strict=True)]
 
-        return Lane(("specificity",), run)
+        return BatchJob(("specificity",), run)
 
-    def search(self, asked: Mapping[str, Any]) -> Lane:
-        """Return the lane of searches with these options: units are `Text`, results what was found."""
-        index = self.index
-        assert index is not None
+    def without_each_word(self, words: Sequence[str]) -> list[str]:
+        """Return the texts that an explanation encodes: all words, and all but one; of a single word nothing."""
+        if len(words) == 1:
+            return []
+        return [" ".join(words), *(" ".join([*words[:i], *words[i + 1 :]]) for i in range(len(words)))]
 
-        def run(units: list[Text]) -> list[dict[str, Any]]:
-            return [found.to_json() for found in index.search([unit.text for unit in units], **asked)]
+    def explanation(self, words: Sequence[str], vectors: Sequence[Array]) -> Explanation:
+        """Return how far the meaning moves without each word, from the vectors of `without_each_word`."""
+        if len(words) == 1:
+            return Explanation(tuple(words), np.ones(1))
+        unit = np.stack(vectors).astype(np.float64)
+        unit /= np.maximum(np.linalg.norm(unit, axis=1, keepdims=True), 1e-12)
+        return Explanation(tuple(words), np.maximum(1 - unit[1:] @ unit[0], 0))
 
-        return Lane(("search", repr(sorted(asked.items()))), run)
+    def search(self, index: Index, options: SearchOptions) -> BatchJob[Text, dict[str, object]]:
+        """Return the job of searches in an index with these options."""
 
-    def classify(self) -> Lane:
-        """Return the lane of classification: units are `Text`, results the label and all probabilities."""
-        classifier = self.classifier
-        assert classifier is not None
-        labels = classifier.classes_.tolist()
+        def run(units: list[Text]) -> list[dict[str, object]]:
+            queries = [unit.text for unit in units]
+            return [result.to_json() for result in index.search(queries, **options._asdict())]
 
-        def run(units: list[Text]) -> list[dict[str, Any]]:
-            rows = classifier.predict_proba([unit.text for unit in units], show_progress_bar=False).tolist()
-            best = [max(range(len(labels)), key=row.__getitem__) for row in rows]
-            return [
-                {
-                    "label": labels[first], "probability": row[first],
-                    "probabilities": {str(label): share for label, share in zip(labels, row, strict=True)},
-                }
-                for first, row in zip(best, rows, strict=True)
-            ]  # fmt: skip
+        return BatchJob(("search", id(index), repr(options)), run)
 
-        return Lane(("classify",), run)
+    def indexing(self, index: Index) -> BatchJob[tuple[int, Text], None]:
+        """Return the job that adds documents to an index; units are the number of a document, its id, and its text."""
+
+        def run(units: list[tuple[int, Text]]) -> list[None]:
+            # A request that was cancelled may have added some of them already.
+            texts, ids = [text.text for _, text in units], [number for number, _ in units]
+            index.add(texts, ids=ids, duplicates="replace", show_progress_bar=False)
+            return [None] * len(units)
+
+        return BatchJob(("indexing", id(index)), run)
+
+    def labels(self, classifier: Sen2ProClassifier) -> BatchJob[Text, Label]:
+        """Return the job of classification."""
+
+        def run(units: list[Text]) -> list[Label]:
+            rows = classifier.predict_proba([unit.text for unit in units], show_progress_bar=False)
+            return labels_of(classifier, rows)
+
+        return BatchJob(("labels", id(classifier)), run)
 
     def warm_up(self) -> None:
-        """Run every lane once: the first pass of a network takes longer, and what fails is to fail now."""
-        units = self.texts(_WARM, self.prompt(None))
-        self.plain(self.prompt(None)).run(units)
-        self.distributions(self.prompt(None)).run(units[:2])
+        """Run every job once: the first pass of a network takes longer, and an error should show at the start."""
+        units = self.tokenize(_WARM_UP, self.prompt())
+        self.vectors(self.prompt()).run(units)
+        self.distributions(self.prompt()).run(units[:2])
         if self.compares:
-            self.comparisons().run([_WARM[:2]])
+            self.comparisons().run([(units[0], units[1])])
         if self.specifies:
             self.specificity().run(units)
         if self.index is not None:
-            self.search({}).run(units[:1])
+            self.search(self.index, SearchOptions(1, None, None, 0.95)).run(units[:1])
         if self.classifier is not None:
-            self.classify().run(units[:1])
+            self.labels(self.classifier).run(units[:1])
+
+
+def labels_of(classifier: Sen2ProClassifier, rows: Array64) -> list[Label]:
+    """Return the most likely label and all probabilities of texts, from what a classifier predicts for them (n, c)."""
+    labels = classifier.classes_.tolist()
+    return [
+        {
+            "label": labels[int(row.argmax())],
+            "probability": float(row.max()),
+            "probabilities": {str(label): share for label, share in zip(labels, row.tolist(), strict=True)},
+        }
+        for row in rows
+    ]
+
+
+def comparison_to_json(comparison: Comparison) -> dict[str, object]:
+    """Return a comparison as JSON, with its verdict and its answer in words."""
+    return {**asdict(comparison), "word": comparison.word, "answer": str(comparison)}
+
+
+def _has(find_head: Callable[[Sen2Pro], object], model: Sen2Pro) -> bool:
+    try:
+        return find_head(model) is not None
+    except (HeadMissing, Sen2ProError):
+        return False

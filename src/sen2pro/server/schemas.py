@@ -1,22 +1,17 @@
-"""What calls and answers look like: checked with pydantic where they come in, and shown in the OpenAPI document.
+"""Request and response bodies: pydantic checks the requests, and the OpenAPI document shows both.
 
-Whatever the library has a type for is derived from that type: settings, signatures, comparisons, hits, the options of
-a search. A new field of theirs shows up here by itself.
+Settings, signatures, comparisons and hits are derived from the types of the library, so new fields appear here too.
 """
 
 from __future__ import annotations
 
-import inspect
-import types
-import typing
-from collections.abc import Mapping
 from dataclasses import MISSING, fields
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from sen2pro.confidence.comparison import Comparison
-from sen2pro.search.index import MOST_HITS, Index
+from sen2pro.search.index import MOST_HITS
 from sen2pro.search.results import Hit, Result
 from sen2pro.search.rows import Value
 from sen2pro.settings import DATA, Settings
@@ -36,13 +31,13 @@ Vector = list[float]
 
 
 class Lenient(BaseModel):
-    """A call in somebody else's dialect: fields that it may get later are passed over."""
+    """A request body in the dialect of another API: unknown fields are ignored."""
 
     model_config = ConfigDict(strict=True, extra="ignore", hide_input_in_errors=True)
 
 
 class Strict(BaseModel):
-    """A call of our own: a field that is not known is an error that names it."""
+    """A request body of our own routes: an unknown field is an error."""
 
     model_config = ConfigDict(strict=True, extra="forbid", hide_input_in_errors=True)
 
@@ -55,7 +50,7 @@ def example(kind: type[BaseModel], /, **content: Any) -> None:
 
 def _of_dataclass(kind: type, name: str, **changed: Any) -> Any:
     """Return a pydantic model with the fields of a dataclass of the library's, some of them changed or added."""
-    hints = typing.get_type_hints(kind)
+    hints = get_type_hints(kind)
     own: dict[str, Any] = {
         each.name: (hints[each.name], ... if each.default is MISSING and each.default_factory is MISSING else None)
         for each in fields(kind)
@@ -72,30 +67,14 @@ def _settings() -> Any:
     return create_model("Settings", __doc__="How the server encodes: the operator's choice.", **columns)
 
 
-def _options(function: Any, without: set[str], checks: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the keyword options of a method as fields of a call."""
-    hints = typing.get_type_hints(function)
-    own = {name: each for name, each in inspect.signature(function).parameters.items() if name not in without}
-    return {name: (_plain(hints[name]), Field(each.default, **checks.get(name, {}))) for name, each in own.items()}
-
-
-def _plain(hint: Any) -> Any:
-    """Return a type as JSON has it: a mapping is an object."""
-    if typing.get_origin(hint) in (typing.Union, types.UnionType):
-        return typing.Union[tuple(_plain(each) for each in typing.get_args(hint))]  # noqa: UP007
-    return (
-        dict[str, Any] if typing.get_origin(hint) is not None and issubclass(typing.get_origin(hint), Mapping) else hint
-    )
-
-
 ServedSettings: Any = _settings()
 ServedSignature: Any = _of_dataclass(Signature, "Signature")
 
 # OpenAI.
 
 
-class EmbeddingsCall(Lenient):
-    """A call of `/v1/embeddings`."""
+class EmbeddingsRequest(Lenient):
+    """The body of `/v1/embeddings`."""
 
     input: Inputs
     model: str | None = Field(None, description="The served model, or one of its aliases.")
@@ -104,7 +83,7 @@ class EmbeddingsCall(Lenient):
     user: str | None = None
 
 
-example(EmbeddingsCall, input=[_MAN, _GUITAR], model="all-MiniLM-L6-v2")
+example(EmbeddingsRequest, input=[_MAN, _GUITAR], model="all-MiniLM-L6-v2")
 
 
 class Embedding(BaseModel):
@@ -116,14 +95,14 @@ class Embedding(BaseModel):
 
 
 class Usage(BaseModel):
-    """How many tokens a call had."""
+    """The number of tokens of a request."""
 
     prompt_tokens: int
     total_tokens: int
 
 
 class Embeddings(BaseModel):
-    """An answer of `/v1/embeddings`."""
+    """The response of `/v1/embeddings`."""
 
     object: Literal["list"]
     data: list[Embedding]
@@ -150,7 +129,7 @@ class Model(BaseModel):
 
 
 class Models(BaseModel):
-    """An answer of `/v1/models`."""
+    """The response of `/v1/models`."""
 
     object: Literal["list"]
     data: list[Model]
@@ -165,7 +144,7 @@ class OpenAIError(BaseModel):
     code: str | None
 
 
-class OpenAIProblem(BaseModel):
+class OpenAIErrorBody(BaseModel):
     """The body of an error, as OpenAI has it."""
 
     error: OpenAIError
@@ -180,15 +159,15 @@ class _Tei(Lenient):
     prompt_name: str | None = Field(None, description="A prompt of the model's, by name.")
 
 
-class EmbedCall(_Tei):
-    """A call of `/embed`."""
+class EmbedRequest(_Tei):
+    """The body of `/embed`."""
 
     inputs: Inputs
     normalize: bool | None = Field(None, description="Scale to length 1, or not; by default as the model is made.")
     dimensions: int | None = Field(None, description="Refused unless it is the model's own number.")
 
 
-example(EmbedCall, inputs=[_MAN, _GUITAR])
+example(EmbedRequest, inputs=[_MAN, _GUITAR])
 
 
 class SimilarityInput(Lenient):
@@ -198,25 +177,25 @@ class SimilarityInput(Lenient):
     sentences: Strings
 
 
-class SimilarityCall(Lenient):
-    """A call of `/similarity`."""
+class SimilarityRequest(Lenient):
+    """The body of `/similarity`."""
 
     inputs: SimilarityInput
     parameters: _Tei | None = None
 
 
-example(SimilarityCall, inputs={"source_sentence": _MAN, "sentences": [_GUITAR, "The market fell."]})
+example(SimilarityRequest, inputs={"source_sentence": _MAN, "sentences": [_GUITAR, "The market fell."]})
 
 
-class TokenizeCall(Lenient):
-    """A call of `/tokenize`."""
+class TokenizeRequest(Lenient):
+    """The body of `/tokenize`."""
 
     inputs: Texts
     add_special_tokens: bool = True
     prompt_name: str | None = None
 
 
-example(TokenizeCall, inputs=_MAN)
+example(TokenizeRequest, inputs=_MAN)
 
 
 class Token(BaseModel):
@@ -230,7 +209,7 @@ class Token(BaseModel):
 
 
 class Info(BaseModel):
-    """An answer of `/info`; besides what text-embeddings-inference says, the settings and the signature."""
+    """The response of `/info`; besides what text-embeddings-inference says, the settings and the signature."""
 
     model_id: str
     model_sha: str
@@ -250,7 +229,7 @@ class Info(BaseModel):
     signature: ServedSignature
 
 
-class TeiProblem(BaseModel):
+class TeiError(BaseModel):
     """The body of an error, as text-embeddings-inference has it."""
 
     error: str
@@ -260,14 +239,14 @@ class TeiProblem(BaseModel):
 # Our own.
 
 
-class DistributionsCall(Strict):
-    """A call of `/v1/distributions`."""
+class DistributionsRequest(Strict):
+    """The body of `/v1/distributions`."""
 
     input: Inputs
     model: str | None = None
 
 
-example(DistributionsCall, input=[_MAN, "It happened."])
+example(DistributionsRequest, input=[_MAN, "It happened."])
 
 
 class OneDistribution(BaseModel):
@@ -281,7 +260,7 @@ class OneDistribution(BaseModel):
 
 
 class Distributions(BaseModel):
-    """An answer of `/v1/distributions`."""
+    """The response of `/v1/distributions`."""
 
     object: Literal["list"]
     data: list[OneDistribution]
@@ -290,15 +269,15 @@ class Distributions(BaseModel):
     usage: Usage
 
 
-class CompareCall(Strict):
-    """A call of `/v1/compare`: two sentences, or two lists of them, compared pair by pair."""
+class CompareRequest(Strict):
+    """The body of `/v1/compare`: two sentences, or two lists of them, compared pair by pair."""
 
     first: Texts
     second: Texts
     model: str | None = None
 
 
-example(CompareCall, first=_MAN, second=_GUITAR)
+example(CompareRequest, first=_MAN, second=_GUITAR)
 OneComparison: Any = _of_dataclass(
     Comparison,
     "Comparison",
@@ -309,50 +288,49 @@ OneComparison: Any = _of_dataclass(
 
 
 class Comparisons(BaseModel):
-    """An answer of `/v1/compare`."""
+    """The response of `/v1/compare`."""
 
     data: list[OneComparison]
     model: str
     usage: Usage
 
 
-class SpecificityCall(Strict):
-    """A call of `/v1/specificity`."""
+class SpecificityRequest(Strict):
+    """The body of `/v1/specificity`."""
 
     input: Texts
     model: str | None = None
 
 
-example(SpecificityCall, input=["They did it again.", "The bank raised its interest rate to 5 percent."])
+example(SpecificityRequest, input=["They did it again.", "The bank raised its interest rate to 5 percent."])
 OneSpecificity: Any = _of_dataclass(
     Specificity, "Specificity", **dict.fromkeys(("score", "at_length", "value"), (float, ...))
 )
 
 
 class Specificities(BaseModel):
-    """An answer of `/v1/specificity`."""
+    """The response of `/v1/specificity`."""
 
     data: list[OneSpecificity]
     model: str
     usage: Usage
 
 
-SearchCall: Any = create_model(
-    "SearchCall",
-    __base__=Strict,
-    __doc__="A call of `/v1/search`; its options are those of `Index.search`.",
-    queries=(Texts, ...),
-    model=(str | None, None),
-    **_options(
-        Index.search,
-        {"self", "queries"},
-        {
-            "k": {"ge": 1, "le": MOST_HITS}, "precision": {"gt": 0, "lt": 1, "strict": False},
-            "certainty": {"gt": 0, "lt": 1, "strict": False},
-        },
-    ),
-)  # fmt: skip
-example(SearchCall, queries=["how do I reset my password?"], k=3)
+class SearchRequest(Strict):
+    """The body of `/v1/search`; its options are those of `Index.search`."""
+
+    queries: Texts
+    documents: Strings | None = Field(
+        None, description="Texts to search instead of the server's index; the id of a hit is the number of its text."
+    )
+    model: str | None = None
+    k: int = Field(5, ge=1, le=MOST_HITS)
+    where: dict[str, Any] | None = None
+    precision: float | None = Field(None, gt=0, lt=1, strict=False)
+    certainty: float = Field(0.95, gt=0, lt=1, strict=False)
+
+
+example(SearchRequest, queries=["how do I reset my password?"], k=3)
 OneHit: Any = _of_dataclass(Hit, "Hit", metadata=(dict[str, Value], ...))
 OneResult: Any = _of_dataclass(
     Result, "Result", hits=(list[OneHit], ...), threshold=(float | None, ...), probability=(float | None, ...),
@@ -361,21 +339,31 @@ OneResult: Any = _of_dataclass(
 
 
 class Results(BaseModel):
-    """An answer of `/v1/search`."""
+    """The response of `/v1/search`."""
 
     data: list[OneResult]
     model: str
     usage: Usage
 
 
-class ClassifyCall(Strict):
-    """A call of `/v1/classify`."""
+class Example(Lenient):
+    """A labelled text."""
+
+    text: str
+    label: str = Field(min_length=1, max_length=60)
+
+
+class ClassifyRequest(Strict):
+    """The body of `/v1/classify`."""
 
     input: Texts
+    examples: Annotated[list[Example], Field(fail_fast=True)] | None = Field(
+        None, description="Labelled texts to learn from instead of the server's classifier."
+    )
     model: str | None = None
 
 
-example(ClassifyCall, input=["The goalkeeper was injured."])
+example(ClassifyRequest, input=["The goalkeeper was injured."])
 
 
 class OneClass(BaseModel):
@@ -387,8 +375,76 @@ class OneClass(BaseModel):
 
 
 class Classes(BaseModel):
-    """An answer of `/v1/classify`."""
+    """The response of `/v1/classify`."""
 
     data: list[OneClass]
+    model: str
+    usage: Usage
+
+
+class ExplainRequest(Strict):
+    """The body of `/v1/explain`."""
+
+    input: Texts
+    model: str | None = None
+
+
+example(ExplainRequest, input=[_MAN])
+
+
+class OneExplanation(BaseModel):
+    """The words of one text, and how far the meaning moves when each is left out (1 - cosine)."""
+
+    words: list[str]
+    moves: list[float]
+    share: list[float] = Field(description="Each word's share of all moves.")
+
+
+class Explanations(BaseModel):
+    """The response of `/v1/explain`."""
+
+    data: list[OneExplanation]
+    model: str
+    usage: Usage
+
+
+class MapRequest(Strict):
+    """The body of `/v1/map`."""
+
+    input: Strings
+    model: str | None = None
+
+
+example(MapRequest, input=[_MAN, _GUITAR, "The market fell."])
+
+
+class MapPoint(BaseModel):
+    """One text in the plane. Its ellipse covers two standard deviations."""
+
+    index: int
+    x: float
+    y: float
+    rx: float = Field(description="Half of the ellipse's long axis.")
+    ry: float = Field(description="Half of the ellipse's short axis.")
+    angle: float = Field(description="Degrees from the x axis to the long axis, counter-clockwise.")
+    total: float = Field(description="The sum of the variances in all dimensions.")
+    score: float | None = Field(description="How specific the text is, 0 to 100; null without a specificity head.")
+    group: int
+    nearest: int = Field(description="The index of the nearest other text, in all dimensions.")
+    cosine: float = Field(description="The cosine to it.")
+
+
+class MapGroup(BaseModel):
+    """A group of texts, named by its most typical words."""
+
+    name: str
+    size: int
+
+
+class Map(BaseModel):
+    """The response of `/v1/map`."""
+
+    data: list[MapPoint]
+    groups: list[MapGroup]
     model: str
     usage: Usage

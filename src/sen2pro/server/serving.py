@@ -1,4 +1,4 @@
-"""The one list of what an operator may choose for a server: read by the command line, the routes and `/info`."""
+"""The settings of a server: the one list that the command line, the routes and `/info` read."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ VECTORS = ("plain", "mean")
 
 
 def _choice(default: Any, help: str, kind: Any = str) -> Any:
-    """Declare a choice of the operator's, with what the command line says about it."""
+    """Declare a setting with its help for the command line."""
     return field(default=default, metadata={"help": help, "kind": kind, "flags": ()})
 
 
 @dataclass(frozen=True)
 class Serving:
-    """How a server is run: where it listens, what it is called, and how much one client may ask of it.
+    """The settings of a server: where it listens, its names, and the limits of a request.
 
     Examples
     --------
@@ -38,21 +38,21 @@ class Serving:
     )
     vectors: str = _choice("plain", "What embedding routes give: plain (the encoder's own vectors) or mean.")
     truncate: bool = _choice(True, "Cut texts that are longer than the model takes, or refuse them.", bool)
-    texts: int = _choice(2048, "Texts that one call may have.", int)
-    characters: int = _choice(50_000, "Characters that one text may have.", int)
-    body_bytes: int = _choice(16 << 20, "Bytes that the body of a call may have.", int)
-    queue: int = _choice(16_384, "Texts that may wait; a call that finds no place gets 429.", int)
-    connections: int = _choice(1024, "Connections that may be open; one more gets 503.", int)
-    batch_tokens: int | None = _choice(
-        None, "Tokens that are run at once; nobody waits for more of a stranger's. (default: what fits)", int
-    )
-    window: float = _choice(
-        2.0, "Milliseconds that an idle server waits for more texts, when several clients ask.", float
-    )
+    texts: int = _choice(2048, "Texts per request.", int)
+    characters: int = _choice(50_000, "Characters per text.", int)
+    body_bytes: int = _choice(16 << 20, "Bytes of the body of a request.", int)
+    queue: int = _choice(16_384, "Texts in the queue; a request that finds no place gets 429.", int)
+    connections: int = _choice(1024, "Open connections; one more gets 503.", int)
+    batch_tokens: int | None = _choice(None, "Maximum number of tokens per batch. (default: as fits the model)", int)
+    window: float = _choice(2.0, "Milliseconds that an idle server waits for more texts if several clients ask.", float)
     time_limit: float = _choice(
-        30.0, "Seconds after which a call gets 504; a call must arrive in this time, too.", float
+        30.0, "Seconds after which a request gets 504; its body must arrive in this time, too.", float
     )
-    grace: float = _choice(30.0, "Seconds that calls in hand may take after SIGTERM.", float)
+    grace: float = _choice(30.0, "Seconds that running requests may take after SIGTERM.", float)
+    allowed_host: tuple[str, ...] = _choice(
+        (), "Host name under which clients may call, sen2pro.example.org; may be given again. (default: local names "
+        "for a server on 127.0.0.1 without keys, else any)", list[str],
+    )  # fmt: skip
     cors: tuple[str, ...] = _choice(
         (), "Web origin whose pages may call the server, https://example.org; may be given again. (default: none)",
         list[str],
@@ -71,12 +71,25 @@ class Serving:
             value = getattr(self, name)
             if not isinstance(value, (int, float)) or isinstance(value, bool) or not least <= value <= most:
                 raise Sen2ProError(f"{name} must be a number between {least:g} and {most}, not {shown(value)}")
-        for name in ("alias", "cors"):
+        for name in ("alias", "allowed_host", "cors"):
             values = getattr(self, name)
             values = (values,) if isinstance(values, str) else tuple(values or ())
             object.__setattr__(self, name, tuple(check_text(name, value) for value in values))
         if "*" in self.cors:
             raise Sen2ProError("cors='*' would let every web page call the server; name the origins that may")
+
+    def trusted_hosts(self, has_keys: bool) -> tuple[str, ...]:
+        """Return the host names that requests may name; empty for any.
+
+        A web page can give its own name the address of this machine (DNS rebinding). So a server for this machine
+        answers to the names of this machine only, unless keys protect it.
+
+        >>> Serving().trusted_hosts(has_keys=False)
+        ('127.0.0.1', 'localhost', '[::1]')
+        """
+        if self.allowed_host or has_keys or not self.is_local:
+            return self.allowed_host
+        return tuple(dict.fromkeys(("127.0.0.1", "localhost", "[::1]", self.host)))
 
     @property
     def is_local(self) -> bool:

@@ -1,0 +1,194 @@
+"""Texts in the plane: the position and the ellipse of each Gaussian, groups, and names for the groups."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from sen2pro.gaussian import Gaussian
+from sen2pro.types import Array64, Labels
+
+_DEVIATIONS = 2.0  # that an ellipse covers: it holds 86 % of a Gaussian in the plane
+_MOST_GROUPS = 8
+_LEAST_TEXTS = 6  # for more than one group
+_TEXTS_PER_GROUP = 4  # on average, at least
+_STARTS, _ROUNDS = 4, 50  # of k-means
+_WORD = re.compile(r"[^\W\d_]{3,20}(?:['’][^\W\d_]{1,3})?")
+_COMMON_WORDS = (
+    "about after again all also and any are because been before being both but can can't could did does doing don't "
+    "down during each few for from further get got had has have having her here hers him his how into isn't it's its "
+    "just like made make many may might more most much must not now off once one only other our out over own same "
+    "she should some such than that that's the their them then there these they this those through too two under "
+    "until upon use very was wasn't were what when where which while who whom why will with without won't would you "
+    "your yours i'm i've"
+)
+_COMMON = frozenset(_COMMON_WORDS.split())
+
+
+@dataclass(frozen=True, eq=False)
+class TextMap:
+    """Texts in the plane.
+
+    Attributes
+    ----------
+    points
+        Where the texts lie (n, 2).
+    ellipses
+        The long half axis, the short half axis and the angle (degrees) of each ellipse (n, 3).
+    groups
+        The number of each text's group (n,), from 0 in the order of the texts.
+    names
+        The name of each group.
+    nearest, cosines
+        The nearest other text (n,) and the cosine to it (n,), in all dimensions.
+    """
+
+    points: Array64
+    ellipses: Array64
+    groups: Labels
+    names: tuple[str, ...]
+    nearest: Labels
+    cosines: Array64
+
+
+def make_map(texts: Sequence[str], gaussian: Gaussian) -> TextMap:
+    """Map texts by their Gaussians (n, k).
+
+    >>> gaussian = Gaussian([[0.0, 1], [0.2, 0.9], [1, 0]], [[0.1, 0.2]] * 3)
+    >>> found = make_map(["It rains.", "It is raining.", "I like tea."], gaussian)
+    >>> found.nearest.tolist(), found.points.shape
+    ([1, 0, 1], (3, 2))
+    """
+    mean = gaussian.mean.astype(np.float64)
+    directions = mean / np.maximum(np.linalg.norm(mean, axis=1, keepdims=True), 1e-30)
+    cosines = directions @ directions.T
+    points, covariances = project(gaussian)
+    groups = find_groups(directions, cosines)
+    np.fill_diagonal(cosines, -np.inf)
+    nearest = cosines.argmax(axis=1)
+    return TextMap(
+        points, ellipses(covariances), groups, name_groups(texts, groups), nearest,
+        cosines[np.arange(len(texts)), nearest],
+    )  # fmt: skip
+
+
+def project(gaussian: Gaussian) -> tuple[Array64, Array64]:
+    """Return Gaussians (n, k) in the two main directions of their means: points (n, 2), covariances (n, 2, 2).
+
+    A diagonal covariance is seldom diagonal in the plane: for the directions A (2, k) it is A diag(variance) A'.
+
+    >>> points, covariances = project(Gaussian([[0.0, 2, 0], [0, -2, 0], [1, 0, 0]], [[1.0, 4, 9]] * 3))
+    >>> covariances[0].round(6).tolist()
+    [[4.0, 0.0], [0.0, 1.0]]
+    """
+    mean, variance = gaussian.mean.astype(np.float64), gaussian.variance.astype(np.float64)
+    centred = mean - mean.mean(axis=0)
+    axes = np.linalg.svd(centred, full_matrices=False)[2][:2]  # (2, k)
+    axes = axes * np.where(axes[np.arange(len(axes)), np.abs(axes).argmax(axis=1)] < 0, -1, 1)[:, None]  # one sign
+    if len(axes) < 2:  # vectors of one number
+        axes = np.vstack([axes, np.zeros_like(axes)])
+    return centred @ axes.T, np.einsum("ik,nk,jk->nij", axes, variance, axes)
+
+
+def ellipses(covariances: Array64) -> Array64:
+    """Return the long half axis, the short half axis and the angle of the ellipse of each covariance (n, 2, 2).
+
+    >>> ellipses(np.array([[[1.0, 0], [0, 4]]])).round(6).tolist()
+    [[4.0, 2.0, 90.0]]
+    """
+    values, vectors = np.linalg.eigh(covariances)  # the greater value is the second
+    axes = _DEVIATIONS * np.sqrt(np.maximum(values, 0))
+    angles = np.degrees(np.arctan2(vectors[:, 1, 1], vectors[:, 0, 1])) % 180
+    return np.stack([axes[:, 1], axes[:, 0], angles], axis=1)
+
+
+def find_groups(directions: Array64, cosines: Array64) -> Labels:
+    """Return the group of each of n unit vectors (n, k): k-means, with the number of groups of the best silhouette.
+
+    >>> directions = np.repeat(np.eye(3), 4, axis=0)
+    >>> find_groups(directions + 1e-3 * np.arange(36).reshape(12, 3), directions @ directions.T).tolist()
+    [0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2]
+    """
+    count = len(directions)
+    best, groups = -np.inf, np.zeros(count, np.int64)
+    distinct = len(np.unique(directions.round(6), axis=0))
+    if count < _LEAST_TEXTS or distinct < 3:
+        return groups
+    distances = np.sqrt(np.maximum(2 - 2 * cosines, 0))
+    for number in range(2, min(_MOST_GROUPS, distinct - 1, max(2, count // _TEXTS_PER_GROUP)) + 1):
+        found = _k_means(directions, number)
+        separation = _silhouette(distances, found)
+        if separation > best:
+            best, groups = separation, found
+    order = {group: number for number, group in enumerate(dict.fromkeys(groups.tolist()))}
+    return np.array([order[group] for group in groups.tolist()], np.int64)
+
+
+def _k_means(rows: Array64, number: int) -> Labels:
+    """Return the best of some runs of k-means: the group of each row (n, k)."""
+    random = np.random.default_rng(0)
+    best, groups = np.inf, np.zeros(len(rows), np.int64)
+    for _ in range(_STARTS):
+        centres = rows[[int(random.integers(len(rows)))]]
+        while len(centres) < number:  # k-means++: rows far from all centres are likely
+            away = _squares(rows, centres).min(axis=1)
+            total = away.sum()
+            row = int(random.choice(len(rows), p=away / total)) if total else int(random.integers(len(rows)))
+            centres = np.vstack([centres, rows[row]])
+        found = np.zeros(0, np.int64)
+        for _ in range(_ROUNDS):
+            squares = _squares(rows, centres)
+            before, found = found, squares.argmin(axis=1)
+            if np.array_equal(before, found):
+                break
+            for group in np.unique(found):
+                centres[group] = rows[found == group].mean(axis=0)
+        error = float(squares.min(axis=1).sum())
+        if error < best - 1e-12:
+            best, groups = error, found
+    return groups
+
+
+def _squares(rows: Array64, centres: Array64) -> Array64:
+    """Return the squared distance of each row to each centre (n, m)."""
+    lengths = (rows**2).sum(axis=1)[:, None] + (centres**2).sum(axis=1)
+    return np.asarray(np.maximum(lengths - 2 * rows @ centres.T, 0))
+
+
+def _silhouette(distances: Array64, groups: Labels) -> float:
+    """Return the mean silhouette of groups: 1 if they are far apart, -1 if they are mixed."""
+    members = np.equal.outer(groups, np.unique(groups)).astype(np.float64)  # (n, groups)
+    sizes, sums = members.sum(axis=0), distances @ members
+    own_size = members @ sizes
+    own = (sums * members).sum(axis=1) / np.maximum(own_size - 1, 1)
+    other = np.where(members == 1, np.inf, sums / sizes).min(axis=1)
+    scale = np.maximum(np.maximum(own, other), 1e-30)
+    return float(np.where(own_size > 1, (other - own) / scale, 0).mean())
+
+
+def name_groups(texts: Sequence[str], groups: Labels) -> tuple[str, ...]:
+    """Name each group by the two words that are frequent in it and rare elsewhere.
+
+    >>> texts = ["The rain stopped.", "Heavy rain fell.", "Tea is hot.", "Green tea is hot."]
+    >>> name_groups(texts, np.array([0, 0, 1, 1]))
+    ('rain, stopped', 'tea, hot')
+    """
+    words = [dict.fromkeys(word.lower() for word in _WORD.findall(text)) for text in texts]
+    total = Counter(word for each in words for word in each if word not in _COMMON)
+    names: list[str] = []
+    for group in range(int(groups.max(initial=0)) + 1):
+        members = [each for each, own in zip(words, groups.tolist(), strict=True) if own == group]
+        inside = Counter(word for each in members for word in each if word not in _COMMON)
+        rest = max(len(texts) - len(members), 1)
+
+        def weight(word: str, inside: Counter[str] = inside, size: int = len(members), rest: int = rest) -> float:
+            here, elsewhere = inside[word] / size, (total[word] - inside[word]) / rest
+            return float(here * np.log((here + 0.05) / (elsewhere + 0.05)))
+
+        typical = sorted(inside, key=weight, reverse=True)[:2]  # stable: in the order of the texts
+        names.append(", ".join(typical) or f"group {group + 1}")
+    return tuple(names)

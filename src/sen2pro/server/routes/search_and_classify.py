@@ -1,0 +1,113 @@
+"""Our own routes that know texts: search in an index, and classification, with the server's texts or the request's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+from fastapi import APIRouter, Response
+
+from sen2pro.errors import Sen2ProError
+from sen2pro.search.index import Index
+from sen2pro.search.rows import check_where
+from sen2pro.server import schemas
+from sen2pro.server.cache import key_of
+from sen2pro.server.engine import SearchOptions, Text, labels_of
+from sen2pro.server.http_errors import RequestError, error_docs
+from sen2pro.server.requests import ApiRequest, ApiRoute, data_response
+from sen2pro.server.texts import as_list, read_texts
+
+if TYPE_CHECKING:
+    from sen2pro.classification import Sen2ProClassifier
+
+router = APIRouter(route_class=ApiRoute, tags=["v1"], responses=error_docs("/v1", schemas.OpenAIErrorBody))
+_MOST_HITS = 100_000  # of all queries of a request
+_MOST_DOCUMENTS, _MOST_EXAMPLES, _MOST_LABELS = 2000, 500, 20
+_BYTES_PER_DOCUMENT = 500  # in an index, besides the vector and the text
+
+
+@router.post("/v1/search", responses={200: {"model": schemas.Results}})
+async def search(body: schemas.SearchRequest, request: ApiRequest) -> Response:
+    """Return texts of the server's index, or of the request, with the probability that each is right."""
+    service = request.service
+    service.check_model(body.model)
+    queries = as_list(body.queries, "queries", service.serving)
+    if len(queries) * body.k > _MOST_HITS:
+        raise RequestError("large", f"a request may ask for {_MOST_HITS} hits, its queries times 'k'", "k")
+    check_where(body.where)
+    if body.documents is None:
+        index = service.engine.index
+        if index is None:
+            raise RequestError("missing", "this server has no index to search; give 'documents'")
+    else:
+        index = await _index_of(request, body.documents)
+    if body.precision is not None and not index.calibrated:
+        raise RequestError("invalid", "precision needs calibrated probabilities; this index has none", "precision")
+    options = SearchOptions(body.k, body.where, body.precision, body.certainty)
+    texts = await read_texts(request, queries, "")
+    return data_response(request, await request.run_texts(service.engine.search(index, options), texts))
+
+
+async def _index_of(request: ApiRequest, documents: Sequence[str]) -> Index:
+    """Return an index of documents: a cached one, or a new one. A request that runs out of time can go on with it."""
+    service = request.service
+    if find_spec("faiss") is None:
+        raise RequestError("missing", "searching in documents needs: pip install 'sen2pro[search]'", "documents")
+    given = [str(text) for text in as_list(list(documents), "documents", service.serving, _MOST_DOCUMENTS)]
+    key = key_of("index", given)
+    index = service.cache.get(key, Index)
+    if index is None:
+        index = Index.build(service.engine.model)
+        size = len(given) * (4 * service.engine.model.dim + _BYTES_PER_DOCUMENT) + 2 * sum(map(len, given))
+        service.cache.put(key, index, size)
+    done = len(index)
+    if done < len(given):
+        texts = await read_texts(request, given[done:], "")
+        units: list[tuple[int, Text]] = list(enumerate(texts, start=done))
+        await request.run(service.engine.indexing(index), units, [len(text.tokens) for text in texts])
+    return index
+
+
+@router.post("/v1/classify", responses={200: {"model": schemas.Classes}})
+async def classify(body: schemas.ClassifyRequest, request: ApiRequest) -> Response:
+    """Return labels of texts, with probabilities, by the server's classifier or by examples of the request."""
+    service = request.service
+    engine, prompt = service.engine, service.engine.prompt()
+    service.check_model(body.model)
+    given = as_list(body.input, "input", service.serving)
+    if body.examples is None:
+        if engine.classifier is None:
+            raise RequestError("missing", "this server has no classifier; give 'examples'")
+        texts = await read_texts(request, given, prompt)
+        return data_response(request, await request.run_texts(engine.labels(engine.classifier), texts))
+    classifier = await _classifier_of(request, body.examples)
+    texts = await read_texts(request, given, prompt)
+    rows = await request.run_texts(engine.distributions(prompt), texts, engine.passes)
+    return data_response(request, labels_of(classifier, classifier.predict_proba(engine.gaussian(rows, prompt))))
+
+
+async def _classifier_of(request: ApiRequest, examples: Sequence[schemas.Example]) -> Sen2ProClassifier:
+    """Return a classifier that learned from examples: a cached one, or a new one."""
+    from sen2pro.classification import Sen2ProClassifier
+
+    service, engine = request.service, request.service.engine
+    given = [example.text for example in examples]
+    labels = [example.label for example in examples]
+    if len(set(labels)) > _MOST_LABELS:
+        raise RequestError("large", f"examples may have {_MOST_LABELS} labels, not {len(set(labels))}", "examples")
+    as_list(given, "examples", service.serving, _MOST_EXAMPLES)
+    key = key_of("classifier", [*given, *labels])
+    classifier = service.cache.get(key, Sen2ProClassifier)
+    if classifier is None:
+        prompt = engine.prompt()
+        texts = await read_texts(request, given, prompt)
+        rows = await request.run_texts(engine.distributions(prompt), texts, engine.passes)
+        try:
+            fit = partial(Sen2ProClassifier(engine.model).fit, engine.gaussian(rows, prompt), labels)
+            classifier = await request.run_in_thread(fit)
+        except Sen2ProError as error:
+            raise RequestError("invalid", str(error), "examples") from None
+        service.cache.put(key, classifier, 8 * engine.model.dim * 2 * len(set(labels)) + 4096)
+    return classifier

@@ -1,0 +1,98 @@
+"""The parts of a running server: the engine, its queue, the metrics, and whether it is ready."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Literal, TypeVar
+
+from sen2pro.server.auth import Keys
+from sen2pro.server.batching import Batcher
+from sen2pro.server.cache import Cache
+from sen2pro.server.engine import Engine
+from sen2pro.server.http_errors import RequestError
+from sen2pro.server.observability import LOGGER, Metrics, error_summary
+from sen2pro.server.serving import Serving
+
+Result = TypeVar("Result")
+_BYTES_IN_FLIGHT = 256 << 20  # of the bodies of all requests
+_LAST_BATCH = 2.0  # seconds that a batch may take that nobody waits for
+
+
+class Service:
+    """The parts that all routes share; `phase` is `starting`, `ready` or `stopping`.
+
+    Parameters
+    ----------
+    engine, serving, keys
+        The model, the operator's choices, and the API keys.
+    on_ready
+        Called once the model has warmed up.
+    """
+
+    def __init__(
+        self, engine: Engine, serving: Serving, keys: Keys, on_ready: Callable[[], object] = lambda: None
+    ) -> None:
+        self.engine, self.serving, self.keys, self.on_ready = engine, serving, keys, on_ready
+        self.metrics = Metrics()
+        budget = serving.batch_tokens or engine.batch_tokens
+        self.batcher = Batcher(budget, serving.queue, serving.window / 1000, self.metrics)
+        self.cache = Cache()
+        self.name = serving.served_name or engine.model.encoder.name
+        self.names = {self.name, *serving.alias}
+        self.created = int(time.time())
+        self.signature = engine.model.signature()
+        self.phase: Literal["starting", "ready", "stopping"] = "starting"
+        self.bytes_in_flight = 0
+        self.most_bytes_in_flight = max(_BYTES_IN_FLIGHT, serving.body_bytes)
+        self._thread = ThreadPoolExecutor(1, "sen2pro-tokens")
+
+    def start(self) -> None:
+        """Start the worker and warm up in a thread; until that is done, `/health` says 503."""
+        self.batcher.start()
+        self._thread.submit(self._warm_up)
+
+    def _warm_up(self) -> None:
+        began = time.perf_counter()
+        try:
+            self.engine.warm_up()
+        except Exception as error:
+            LOGGER.error({"event": "the warm-up failed; the server will not be ready", **error_summary(error)})
+            return
+        if self.phase == "starting":
+            self.phase = "ready"
+        LOGGER.info({"event": "ready", "model": self.name, "seconds": round(time.perf_counter() - began, 3)})
+        self.on_ready()
+
+    def close(self) -> None:
+        """End the threads; a batch that takes too long is left alone."""
+        self.phase = "stopping"
+        self._thread.shutdown(wait=True, cancel_futures=True)
+        if not self.batcher.close(_LAST_BATCH):
+            LOGGER.warning({"event": "the last batch was not done in time"})
+        LOGGER.info({"event": "stopped"})
+
+    async def run_in_thread(self, function: Callable[[], Result]) -> Result:
+        """Run a function beside the event loop and the worker, one at a time."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, function)
+
+    def check_ready(self) -> None:
+        """Refuse a request while the server starts or stops."""
+        if self.phase != "ready":
+            raise RequestError("stopping", f"the server is {self.phase}; try again later", retry_after=1)
+
+    def check_model(self, name: str | None) -> None:
+        """Refuse a model that is not served; no name means the served one."""
+        if name is not None and name not in self.names:
+            message = "the model that you ask for is not served here; /v1/models names the one that is"
+            raise RequestError("model", message, "model")
+
+    def check_dimensions(self, dimensions: int | None) -> None:
+        """Refuse another number of dimensions than the model has."""
+        own = self.engine.model.dim
+        if dimensions is not None and dimensions != own:
+            raise RequestError(
+                "invalid", f"this model gives {own} dimensions and no other number of them", "dimensions"
+            )
