@@ -22,7 +22,9 @@ export async function post(path, body, signal) {
     });
     if (response.ok) {
       say('');
-      return response.json();
+      const answer = await response.json();
+      find('#model').textContent = answer.model;
+      return answer;
     }
     if (response.status === 401) {
       await askForKey(key);
@@ -103,15 +105,4 @@ function askForKey(refused) {
     dialog.showModal();
   });
   return asking;
-}
-
-/** Return the name of the model that is served, or null. */
-export async function modelName() {
-  try {
-    const key = sessionStorage.getItem(KEY);
-    const answer = await fetch('v1/models', {headers: key ? {Authorization: `Bearer ${key}`} : {}});
-    return answer.ok ? (await answer.json()).data[0].id : null;
-  } catch {
-    return null;
-  }
 }

@@ -1,6 +1,5 @@
-// The page: its tabs, its colours, and the name of the model. Each tab has a module of its own.
+// The page: its tabs and its colours. Each tab has a module of its own.
 
-import {modelName} from './api.js';
 import {find, watchTips} from './dom.js';
 import {start as read} from './read.js';
 import {start as compare} from './compare.js';
@@ -58,7 +57,3 @@ find('#theme').addEventListener('click', () => {
 watchTips();
 addEventListener('hashchange', openFromAddress);
 openFromAddress();
-modelName().then((name) => {
-  find('#model').textContent = name ?? '';
-  find('#model').hidden = !name;
-});

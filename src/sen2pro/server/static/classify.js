@@ -3,7 +3,6 @@
 import {inParts, post, Problem} from './api.js';
 import {bar, downloadTable, find, h, percent, rounded} from './dom.js';
 import {CLASSIFY} from './examples.js';
-import {readTable} from './files.js';
 import {acceptFiles, linesOf, makeJob, showExamples} from './job.js';
 
 const LIKELY = 0.7, MOST_EXAMPLES = 200, MOST_LABELS = 20, LONGEST_LABEL = 60, PART = 16;
@@ -22,15 +21,9 @@ async function classify(signal, told) {
   show(texts, found);
 }
 
-/** Return [{text, label}, ...] from lines "label: text", or from CSV with the columns label and text. */
+/** Return [{text, label}, ...] from lines "label: text". */
 function readExamples(pasted) {
-  const header = pasted.trim().split('\n', 1)[0].toLowerCase().split(',').map((name) => name.trim().replaceAll('"', ''));
-  const isTable = header.includes('label') && (header.includes('text') || header.includes('sentence'));
-  const examples = isTable
-    ? readTable(pasted.trim()).map((row) => ({label: row.label.trim(), text: (row.text ?? row.sentence).replace(/\s+/g, ' ').trim()}))
-    : linesOf(pasted, 'examples', {most: MOST_EXAMPLES, characters: 1100}).map(readExample);
-  if (!examples.length) throw new Problem('There are no examples yet. Write one per line, as label: text, or choose an example.');
-  if (examples.length > MOST_EXAMPLES) throw new Problem(`There are ${examples.length} examples; the limit is ${MOST_EXAMPLES}.`);
+  const examples = linesOf(pasted, 'examples', {most: MOST_EXAMPLES, characters: 1100}).map(readExample);
   const labels = new Set(examples.map((each) => each.label));
   if (labels.size > MOST_LABELS) throw new Problem(`There are ${labels.size} labels; the limit is ${MOST_LABELS}.`);
   const odd = examples.findIndex(({label, text}) => !label || label.length > LONGEST_LABEL || !text || text.length > 1000);
@@ -49,7 +42,7 @@ function show(texts, found) {
   const cards = found.map((each, i) => {
     const isLikely = each.probability >= LIKELY;
     const order = [...labels].sort((a, b) => each.probabilities[b] - each.probabilities[a]);
-    return h('section', {class: `card verdict class ${isLikely ? 'likely' : 'unsure'}`},
+    return h('section', {class: `card verdict ${isLikely ? 'likely' : 'unsure'}`},
       h('div', {}, h('h2', {}, isLikely ? String(each.label) : `unsure, perhaps ${each.label}`), h('p', {dir: 'auto'}, texts[i])),
       h('ul', {class: 'bars'}, ...order.map((label) => h('li', {},
         h('span', {}, label), bar(each.probabilities[label]), h('b', {}, percent(each.probabilities[label]))))));

@@ -5,7 +5,7 @@ import {downloadTable, find, h, message, percent, rounded, shadedWords, svg} fro
 import {COMPARE} from './examples.js';
 import {makeJob, showExamples, textOf} from './job.js';
 
-const HIGHEST = 5, MOST_WORDS = 60; // each word takes a pass of its own
+const HIGHEST = 5;
 const WORDS = {likely: 'Likely the same meaning', unsure: 'Perhaps the same meaning', unlikely: 'Unlikely to be the same meaning'};
 const panel = find('#compare-panel'), form = find('form', panel), place = find('#compare-answer');
 const fields = [find('#first'), find('#second')];
@@ -21,26 +21,27 @@ for (const field of fields) {
 }
 
 async function compare(signal, told) {
-  const [first, second] = [textOf(fields[0], 'first sentence'), textOf(fields[1], 'second sentence')];
-  place.replaceChildren();
-  told(0, 3, 'steps');
-  let shown;
+  const texts = [textOf(fields[0], 'first sentence'), textOf(fields[1], 'second sentence')];
+  told(0, 2, 'steps');
+  const [first, second] = texts;
+  const shown = await orMessage(async () => verdict((await post('v1/compare', {first, second}, signal)).data[0], first, second));
+  place.replaceChildren(shown);
+  told(1, 2, 'steps');
+  place.append(await orMessage(async () => {
+    const {data} = await post('v1/explain', {input: texts}, signal);
+    return h('div', {}, ...data.map((words, i) => h('section', {class: 'card'},
+      h('h3', {}, `Words that carry the ${i ? 'second' : 'first'} sentence`), shadedWords(words))));
+  }));
+}
+
+/** Return what `make` makes, or why it cannot be had: models without numbers for Compare have their words all the same. */
+async function orMessage(make) {
   try {
-    shown = verdict((await post('v1/compare', {first, second}, signal)).data[0], first, second);
+    return await make();
   } catch (error) {
     if (!(error instanceof Problem)) throw error;
-    shown = message(error.message); // another model than the default one: its words can be shown all the same
+    return message(error.message);
   }
-  place.replaceChildren(shown);
-  const both = h('div');
-  for (const [name, text] of [['First sentence', first], ['Second sentence', second]]) {
-    told(both.childElementCount + 1, 3, 'steps');
-    const isLong = text.split(' ').length > MOST_WORDS;
-    const words = isLong ? message(`Words are shown for sentences of up to ${MOST_WORDS} words.`, 'note')
-      : shadedWords((await post('v1/explain', {input: text}, signal)).data[0]);
-    both.append(h('section', {class: 'card'}, h('h3', {}, `Words that carry the ${name.toLowerCase()}`), words));
-  }
-  place.append(both);
 }
 
 function verdict(answer, first, second) {

@@ -50,6 +50,12 @@ export function shade(element, score, strongest = score < 50 ? 58 : 32) {
   element.style.setProperty('--amount', `${(4 + (strongest - 4) * (Math.abs(score - 50) / 50) ** 1.3).toFixed(1)}%`);
 }
 
+/** Return the legend of the scale, with `above` over it. */
+export function legendScale(...above) {
+  return h('div', {class: 'scale', role: 'img', 'aria-label': 'Legend: orange is vague, blue is specific'}, ...above,
+    h('div', {class: 'gradient'}), h('div', {class: 'ends'}, ...['vague', '50', 'specific'].map((end) => h('span', {}, end))));
+}
+
 /** Return a score as a pill in its colour. */
 export function pill(score) {
   const element = h('b', {class: 'pill'}, score == null ? '–' : String(Math.round(score)));

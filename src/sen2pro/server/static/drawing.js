@@ -60,13 +60,9 @@ export class Drawing {
     this.#draw();
   }
 
-  colourBy(name) {
-    this.by = name;
-    this.#draw();
-  }
-
-  highlight(group) {
-    this.only = group;
+  /** Change `by`, the colours (group or score), or `only`, the group that stands out. */
+  change(options) {
+    Object.assign(this, options);
     this.#draw();
   }
 
@@ -130,10 +126,9 @@ export class Drawing {
     this.groups.forEach((group, i) => {
       const members = this.dots.filter((dot) => dot.group === i).map((dot) => this.#place(dot));
       if (this.groups.length < 2 || !members.length) return;
-      const [xs, ys] = [members.map(([x]) => x), members.map(([, y]) => y)];
-      const middle = xs.reduce((a, b) => a + b) / xs.length;
-      const [top, bottom] = [Math.min(...ys), Math.max(...ys)];
-      const places = [14, 30, 46, 62].flatMap((far) => [0.5, 0, 1].flatMap((anchor) => [[middle, top - far, anchor], [middle, bottom + far + 8, anchor]]));
+      const away = ([x, y]) => members.reduce((sum, [a, b]) => sum + Math.hypot(a - x, b - y), 0);
+      const [x, y] = members.reduce((one, other) => (away(other) < away(one) ? other : one)); // amid its group
+      const places = [14, 30, 46, 62].flatMap((far) => [0.5, 0, 1].flatMap((anchor) => [[x, y - far, anchor], [x, y + far + 8, anchor]]));
       put(group.name, places, '700 14px', 15, `name group${i % SIGNS.length}`);
     });
     const hasWords = this.dots.length <= FEW && width > 480;
@@ -157,9 +152,9 @@ export class Drawing {
 
   #key(event) {
     const way = DIRECTIONS[event.key];
+    const zooms = {'+': 1.4, '=': 1.4, '-': 1 / 1.4};
     if (way) this.choose(this.#next(way) ?? this.#chosen);
-    else if (event.key === '+' || event.key === '=') this.zoom(1.4);
-    else if (event.key === '-') this.zoom(1 / 1.4);
+    else if (event.key in zooms) this.zoom(zooms[event.key]);
     else if (event.key === '0') this.fit();
     else if (event.key === 'Escape') this.choose(null);
     else return;
@@ -190,16 +185,12 @@ export class Drawing {
       if (event.pointerType === 'mouse') this.choose(this.#nearest(event.clientX - box.left, event.clientY - box.top, 14) ?? this.#chosen);
       return;
     }
-    const distance = () => { const [[a, b], [c, d]] = [...this.#fingers.values()]; return Math.hypot(a - c, b - d); };
-    const old = this.#fingers.size === 2 ? distance() : 0;
+    const spread = () => { const [[a, b], [c, d] = [a - 1, b]] = [...this.#fingers.values()]; return Math.hypot(a - c, b - d); };
+    const old = spread();
     this.#fingers.set(event.pointerId, [event.clientX, event.clientY]);
-    const moved = [event.clientX - before[0], event.clientY - before[1]].map((each) => each / this.#fingers.size);
-    this.#view.x -= moved[0] / this.#view.scale;
-    this.#view.y += moved[1] / this.#view.scale;
-    if (old) {
-      const [[a, b], [c, d]] = [...this.#fingers.values()];
-      this.zoom(distance() / old, (a + c) / 2 - box.left, (b + d) / 2 - box.top);
-    } else this.#draw();
+    this.#view.x -= (event.clientX - before[0]) / this.#fingers.size / this.#view.scale;
+    this.#view.y += (event.clientY - before[1]) / this.#fingers.size / this.#view.scale;
+    this.zoom(spread() / old, event.clientX - box.left, event.clientY - box.top); // with one finger by 1
   }
 
   #up(event) {
@@ -216,8 +207,7 @@ export class Drawing {
         each.setAttribute(name, look.getPropertyValue(name));
       }
     });
-    const behind = svg('rect', {width, height, fill: getComputedStyle(this.element).backgroundColor});
-    copy.prepend(behind);
+    copy.prepend(svg('rect', {width, height, fill: getComputedStyle(this.element).backgroundColor}));
     copy.setAttribute('width', width);
     copy.setAttribute('height', height);
     const address = URL.createObjectURL(new Blob([new XMLSerializer().serializeToString(copy)], {type: 'image/svg+xml'}));

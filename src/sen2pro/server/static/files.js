@@ -36,7 +36,7 @@ function readJsonLines(text, name) {
 }
 
 /** Return the rows of a table as objects; a quoted field may hold separators and line breaks. */
-export function readTable(text, separator = ',') {
+function readTable(text, separator = ',') {
   const rows = [[]];
   const field = new RegExp(`"([^"]*(?:""[^"]*)*)"|([^${separator}\n]*)`, 'y');
   for (let place = 0; place < text.length; place += 1) {

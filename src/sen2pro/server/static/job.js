@@ -8,11 +8,10 @@ import {openFile} from './files.js';
 export function makeJob(form, place, work) {
   const start = find('.primary', form), row = find('.job', form);
   const progress = h('progress', {max: 1, 'aria-label': 'Progress'}), label = h('span', {role: 'status'});
-  const stop = h('button', {type: 'button', class: 'stop', hidden: true}, 'Stop');
+  const stop = h('button', {type: 'button', class: 'stop', hidden: true, onclick: () => controller?.abort()}, 'Stop');
   const shown = h('span', {class: 'progress', hidden: true}, progress, label);
   row.append(stop, shown);
   let controller = null;
-  stop.addEventListener('click', () => controller?.abort());
 
   function told(done, total, what) {
     if (total > 0) [progress.max, progress.value] = [total, done];
@@ -50,7 +49,8 @@ export function makeJob(form, place, work) {
 
 /** Show examples as buttons that fill the fields and start the work; the first is filled in at once. */
 export function showExamples(panel, examples, fields, run) {
-  const place = find('.examples', panel);
+  const place = h('div', {class: 'chips', role: 'group', 'aria-label': 'Examples'});
+  find('.lead', panel).append(place);
   const choose = (values) => fields.forEach((field, i) => { field.value = values[i]; });
   for (const [name, values] of Object.entries(examples)) {
     place.append(h('button', {type: 'button', class: 'chip', onclick: () => { choose(values); run(); }}, name));
@@ -58,12 +58,12 @@ export function showExamples(panel, examples, fields, run) {
   choose(Object.values(examples)[0]);
 }
 
-/** Let a file be chosen or dropped on the form; `use(text)` gets its lines. */
+/** Let a file be chosen, or a file or text be dropped on the form; `use(text)` gets its lines. */
 export function acceptFiles(form, place, use, kind = 'lines') {
   const input = find('input[type=file]', form);
   const take = async (file) => {
     try {
-      use(await openFile(file, kind), file.name);
+      use(await openFile(file, kind));
     } catch (error) {
       if (!(error instanceof Problem)) throw error;
       place.replaceChildren(message(error.message));
@@ -77,10 +77,11 @@ export function acceptFiles(form, place, use, kind = 'lines') {
   form.addEventListener('dragleave', () => form.classList.remove('over'));
   form.addEventListener('drop', (event) => {
     form.classList.remove('over');
-    const file = event.dataTransfer.files[0];
-    if (!file) return;
+    const file = event.dataTransfer.files[0], text = event.dataTransfer.getData('text/plain');
+    if (!file && (!text.trim() || event.target.matches('textarea, input'))) return; // the field takes it
     event.preventDefault();
-    take(file);
+    if (file) take(file);
+    else use(text);
   });
 }
 

@@ -1,7 +1,7 @@
 // The tab Map: sentences in the plane, each with the ellipse of its spread. The drawing is in drawing.js.
 
 import {post} from './api.js';
-import {download, downloadTable, find, h, pill, plural, rounded} from './dom.js';
+import {download, downloadTable, find, h, legendScale, pill, plural, rounded} from './dom.js';
 import {Drawing, sign} from './drawing.js';
 import {MAP} from './examples.js';
 import {acceptFiles, linesOf, makeJob, showExamples} from './job.js';
@@ -9,7 +9,6 @@ import {acceptFiles, linesOf, makeJob, showExamples} from './job.js';
 const MOST = 300;
 const panel = find('#map-panel'), form = find('form', panel), place = find('#map-answer'), below = find('#map-table');
 const input = find('#map-input');
-const isTouch = matchMedia('(pointer: coarse)').matches;
 
 export const start = makeJob(form, place, draw);
 showExamples(panel, MAP, [input], start);
@@ -37,20 +36,19 @@ async function draw(signal, told) {
 }
 
 function hint() {
-  return h('p', {class: 'note'}, isTouch ? 'Tap a dot to read it. Zoom with two fingers or the buttons.'
+  return h('p', {class: 'note'}, matchMedia('(pointer: coarse)').matches ? 'Tap a dot to read it. Zoom with two fingers or the buttons.'
     : 'Point at a dot to read it. Drag to move; click the map and scroll to zoom; arrow keys go from dot to dot.');
 }
 
 function describe(dot, dots, groups, hasScores) {
-  const near = dots.find((each) => each.index === dot.nearest);
+  const near = dots[dot.nearest];
   return [h('p', {dir: 'auto'}, hasScores ? pill(dot.score) : null, ` ${dot.number}. ${dot.text}`),
-    h('p', {class: 'note'}, groups[dot.group] ? `Group: ${groups[dot.group].name}. ` : null,
-      near ? `Nearest (cosine ${dot.cosine.toFixed(2)}): ${near.number}. ${near.text}` : null)];
+    h('p', {class: 'note'}, `Group: ${groups[dot.group].name}. Nearest (cosine ${dot.cosine.toFixed(2)}): ${near.number}. ${near.text}`)];
 }
 
 function colours(drawing) {
   const choice = (value, label, isOn) => h('label', {}, h('input', {
-    type: 'radio', name: 'map-colour', value, checked: isOn, onchange: () => drawing.colourBy(value),
+    type: 'radio', name: 'map-colour', value, checked: isOn, onchange: () => drawing.change({by: value}),
   }), label);
   return h('fieldset', {class: 'choice'}, h('legend', {}, 'Colour by'), choice('group', 'group', true), choice('score', 'specificity', false));
 }
@@ -61,30 +59,26 @@ function legend(drawing, groups) {
     onclick: ({currentTarget: chip}) => {
       const isOn = chip.getAttribute('aria-pressed') !== 'true';
       buttons.forEach((each) => each.setAttribute('aria-pressed', each === chip && isOn));
-      drawing.highlight(isOn ? i : null);
+      drawing.change({only: isOn ? i : null});
     },
   }, sign(i), `${group.name} (${group.size})`));
-  const scale = h('div', {class: 'scale', role: 'img', 'aria-label': 'Legend: orange is vague, blue is specific'},
-    h('div', {class: 'gradient'}), h('div', {class: 'ends'}, h('span', {}, 'vague'), h('span', {}, 'specific')));
-  return h('div', {class: 'legend'}, h('div', {class: 'examples groups', role: 'group', 'aria-label': 'Groups'}, ...buttons), scale);
+  return h('div', {class: 'legend'}, h('div', {class: 'chips', role: 'group', 'aria-label': 'Groups'}, ...buttons), legendScale());
 }
 
 function table(dots, groups, drawing, hasScores) {
-  const hasNearest = dots.every((dot) => dot.nearest != null);
-  const width = (dot) => (hasScores ? dot.score : -dot.rx * dot.ry);
-  const order = [...dots].sort((a, b) => width(a) - width(b));
-  const names = ['#', 'sentence', ...(hasScores ? ['score'] : []), 'group', ...(hasNearest ? ['nearest'] : [])];
+  const order = [...dots].sort((a, b) => (hasScores ? a.score - b.score : b.total - a.total));
+  const names = ['#', 'sentence', hasScores ? 'score' : null, 'group', 'nearest'].filter(Boolean);
   const rows = order.map((dot) => h('tr', {onclick: () => drawing.choose(dot)},
     h('td', {class: 'number'}, String(dot.number)), h('td', {dir: 'auto'}, dot.text),
     hasScores ? h('td', {}, pill(dot.score)) : null,
-    h('td', {}, sign(dot.group), groups[dot.group]?.name ?? ''),
-    hasNearest ? h('td', {}, `${dot.nearest + 1}. ${dots[dot.nearest].text}`) : null));
-  const columns = ['x', 'y', 'rx', 'ry', 'angle', ...(hasNearest ? ['nearest', 'cosine'] : [])];
-  const lines = dots.map((dot) => [dot.number, dot.text, rounded(dot.score), groups[dot.group]?.name ?? '',
-    ...columns.map((name) => (name === 'nearest' ? dot.nearest + 1 : rounded(dot[name])))]);
+    h('td', {}, sign(dot.group), groups[dot.group].name),
+    h('td', {}, `${dot.nearest + 1}. ${dots[dot.nearest].text}`)));
+  const columns = ['cosine', 'total', 'x', 'y', 'rx', 'ry', 'angle'];
+  const lines = dots.map((dot) => [dot.number, dot.text, rounded(dot.score), groups[dot.group].name,
+    dot.nearest + 1, ...columns.map((name) => rounded(dot[name]))]);
   return h('section', {class: 'card'},
     h('div', {class: 'bar'}, h('h2', {}, 'Sentences, the vaguest first'),
-      downloadTable('map.csv', ['number', 'sentence', 'score', 'group', ...columns], lines), download('Download PNG', 'map.png', () => drawing.png())),
+      downloadTable('map.csv', ['number', 'sentence', 'score', 'group', 'nearest', ...columns], lines), download('Download PNG', 'map.png', () => drawing.png())),
     h('div', {class: 'scroll', tabindex: 0, role: 'region', 'aria-label': 'Sentences of the map'},
       h('table', {}, h('thead', {}, h('tr', {}, ...names.map((name) => h('th', {scope: 'col'}, name)))), h('tbody', {}, ...rows))));
 }

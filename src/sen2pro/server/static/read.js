@@ -1,7 +1,7 @@
 // The tab Read: a text as it is, each sentence shaded by how specific it is, and the words that carry one.
 
 import {inParts, post, Problem} from './api.js';
-import {downloadTable, find, h, message, percent, pill, plural, rounded, shade, shadedWords, svg} from './dom.js';
+import {downloadTable, find, h, legendScale, message, pill, plural, rounded, shade, shadedWords, svg} from './dom.js';
 import {READ} from './examples.js';
 import {acceptFiles, makeJob, showExamples} from './job.js';
 import {findSentences} from './sentences.js';
@@ -17,7 +17,7 @@ let chosen = null;
 export const start = makeJob(form, side, read);
 showExamples(panel, READ, [input], start);
 acceptFiles(form, side, use, 'text');
-edit.addEventListener('click', () => write(!input.hidden ? false : true));
+edit.addEventListener('click', () => write(input.hidden));
 
 function use(text) {
   input.value = text;
@@ -35,17 +35,11 @@ function write(isWriting) {
   }
 }
 
-// A text that is pasted anywhere on the tab is read at once; so is a dropped one.
+// A text that is pasted anywhere on the tab is read at once.
 document.addEventListener('paste', (event) => {
   if (panel.hidden || event.target.closest?.('textarea, input, dialog')) return;
   const text = event.clipboardData.getData('text/plain');
   if (text.trim()) use(text);
-});
-form.addEventListener('drop', (event) => {
-  const text = event.dataTransfer.getData('text/plain');
-  if (!text.trim() || event.dataTransfer.files.length) return;
-  event.preventDefault();
-  use(text);
 });
 
 async function read(signal, told) {
@@ -99,24 +93,17 @@ function summarize(given) {
     sentence.element.dataset.rank = i + 1;
     list.append(h('li', {}, h('button', {type: 'button', onclick: () => choose(sentence, true)}, pill(sentence.score), h('span', {}, sentence.text))));
   });
+  const strokes = given.map(({score: x}) => svg('line', {x1: 1 + 2.98 * x, x2: 1 + 2.98 * x, y1: 2, y2: 20}));
   const rows = given.map((each) => [each.number, each.text, rounded(each.score), rounded(each.at_length)]);
   side.replaceChildren(
     h('div', {class: 'card'},
       h('p', {class: 'big'}, h('b', {}, String(Math.round(middle))), ` median score of ${plural(given.length, 'sentence')}`),
-      scale(given),
+      legendScale(svg('svg', {viewBox: '0 0 300 22', preserveAspectRatio: 'none'}, ...strokes)),
       h('p', {class: 'note'}, 'A score of 70 means more specific than 70 % of English sentences.')),
     h('div', {class: 'card'},
       h('h2', {}, 'The vaguest sentences'), list,
       downloadTable('sentences.csv', ['number', 'sentence', 'score', 'score_at_length'], rows)),
   );
-}
-
-/** Return the legend: the scale from vague to specific, with a stroke for each sentence. */
-function scale(given) {
-  const strokes = given.map(({score}) => svg('line', {x1: 1 + 2.98 * score, x2: 1 + 2.98 * score, y1: 2, y2: 20}));
-  return h('div', {class: 'scale', role: 'img', 'aria-label': 'Legend: orange is vague, blue is specific'},
-    svg('svg', {viewBox: '0 0 300 22', 'aria-hidden': 'true', preserveAspectRatio: 'none'}, ...strokes),
-    h('div', {class: 'gradient'}), h('div', {class: 'ends'}, h('span', {}, 'vague'), h('span', {}, '50'), h('span', {}, 'specific')));
 }
 
 function move(event, i) {

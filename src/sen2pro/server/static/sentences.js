@@ -1,6 +1,5 @@
 // Find the sentences of a text, with their places, so that the text can be shown as it is.
 
-const LONGEST = 800; // characters; a longer sentence is cut at a blank
 const ABBREVIATION = /(?:^|[\s(])(?:Mr|Mrs|Ms|Dr|Prof|St|No|Nr|vs|Fig|cf|approx|[A-Z]|e\.g|i\.e)\.\s*$/;
 const segmenter = new Intl.Segmenter('en', {granularity: 'sentence'});
 
@@ -12,8 +11,7 @@ export function findSentences(text) {
     if (last && last.end === index && ABBREVIATION.test(text.slice(last.start, index))) last.end = index + segment.length;
     else places.push({start: index, end: index + segment.length});
   }
-  return places.map((place) => trimmed(text, place)).filter(({start, end}) => /\p{L}/u.test(text.slice(start, end)))
-    .flatMap((place) => cut(text, place));
+  return places.map((place) => trimmed(text, place)).filter(({start, end}) => /\p{L}/u.test(text.slice(start, end)));
 }
 
 /** Return the text, equally long, with a blank for each line break inside a sentence: e-mails have them. */
@@ -24,15 +22,4 @@ function joinLines(text) {
 function trimmed(text, {start, end}) {
   const found = text.slice(start, end);
   return {start: start + found.length - found.trimStart().length, end: end - found.length + found.trimEnd().length};
-}
-
-function cut(text, {start, end}) {
-  const parts = [];
-  while (end - start > LONGEST) {
-    const blank = text.lastIndexOf(' ', start + LONGEST);
-    const middle = blank > start ? blank : start + LONGEST;
-    parts.push(trimmed(text, {start, end: middle}));
-    start = middle;
-  }
-  return [...parts, trimmed(text, {start, end})].filter((part) => part.end > part.start);
 }
