@@ -105,7 +105,7 @@ export function watchTips() {
   const hide = () => { tip.hidden = true; };
   const show = (event) => {
     const target = event.target.closest?.('[data-tip]');
-    if (!target) return hide();
+    if (!target || (target.matches('.sentence') && matchMedia('(hover: none)').matches)) return hide();
     tip.textContent = target.dataset.tip;
     tip.hidden = false;
     const box = target.getClientRects()[0];

@@ -8,7 +8,7 @@ const SIGNS = [ // paths around (0, 0), one for each group, so that colour is no
 const DIRECTIONS = {ArrowRight: [1, 0], ArrowLeft: [-1, 0], ArrowDown: [0, 1], ArrowUp: [0, -1]};
 const SNIPPET = 27; // characters of a sentence beside its dot
 const ink = document.createElement('canvas').getContext('2d');
-const FEW = 40; // dots whose labels are words; of more they are numbers
+const FEW = 40; // dots whose labels are words; up to twice as many have numbers, more have none until one zooms in
 
 /** Return the sign of a group, for legends and tables. */
 export function sign(group) {
@@ -131,8 +131,9 @@ export class Drawing {
       const places = [14, 30, 46, 62].flatMap((far) => [0.5, 0, 1].flatMap((anchor) => [[x, y - far, anchor], [x, y + far + 8, anchor]]));
       put(group.name, places, '700 14px', 15, `name group${i % SIGNS.length}`);
     });
-    const hasWords = this.dots.length <= FEW && width > 480;
-    for (const dot of this.dots) {
+    const seen = this.dots.filter((dot) => { const [x, y] = this.#place(dot); return x > 0 && y > 0 && x < width && y < height; });
+    const hasWords = seen.length <= FEW && width > 480;
+    for (const dot of seen.length <= 2 * FEW ? seen : []) {
       const [x, y] = this.#place(dot);
       const places = [[x + 9, y + 4, 0], [x - 9, y + 4, 1], [x, y - 11, 0.5], [x, y + 19, 0.5], [x + 7, y - 7, 0], [x - 7, y - 7, 1], [x + 7, y + 14, 0], [x - 7, y + 14, 1]];
       const words = dot.text.length > SNIPPET ? `${dot.text.slice(0, SNIPPET).replace(/\s+\S*$/, '')} …` : dot.text;

@@ -130,8 +130,8 @@ async function choose(sentence, isVisible = false) {
   const close = h('button', {type: 'button', class: 'quiet close', 'aria-label': 'Close', onclick: () => choose(null)}, '×');
   const about = [pill(sentence.score), h('h2', {}, 'The words that carry this sentence')];
   const note = sentence.score == null ? null : h('p', {class: 'note'},
-    `More specific than ${Math.round(sentence.score)} % of English sentences, and than ${Math.round(sentence.at_length)} % of those of its length. `
-    + 'The stronger a word is shaded, the further the meaning would move without it.');
+    `More specific than ${Math.round(sentence.score)} % of English sentences, and ${Math.round(sentence.at_length)} % of those of its length. `
+    + 'Without a strongly shaded word, the meaning would move far.');
   const fill = (words) => { if (chosen === sentence) detail.replaceChildren(h('div', {class: 'bar'}, ...about, close), words, note ?? ''); };
   fill(sentence.words ? shadedWords(sentence.words) : h('p', {class: 'words waiting', dir: 'auto'}, sentence.text));
   if (sentence.words) return;
