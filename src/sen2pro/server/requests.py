@@ -24,7 +24,7 @@ from sen2pro.server.batching import BatchJob, late, wait_for_results
 from sen2pro.server.engine import Text
 from sen2pro.server.http_errors import ClientGone, RequestError, error_response, json_response
 from sen2pro.server.observability import LOGGER, error_summary
-from sen2pro.server.service import Service
+from sen2pro.server.service import Service, Thread
 
 Unit = TypeVar("Unit")
 Result = TypeVar("Result")
@@ -138,14 +138,14 @@ class ApiRequest(Request):
         """Have the worker run a job on texts, and return the results."""
         return await self.run(job, texts, [len(text.tokens) for text in texts], passes)
 
-    async def run_in_thread(self, function: Callable[[], Result]) -> Result:
+    async def run_in_thread(self, function: Callable[[], Result], thread: Thread = "tokens") -> Result:
         """Run a part of the work beside the event loop, unless the client is gone or the deadline has passed."""
         left = self.time_left()
         if await self.is_disconnected():
             raise ClientGone
         try:
             with anyio.fail_after(left):
-                return await self.service.run_in_thread(function)
+                return await self.service.run_in_thread(function, thread)
         except TimeoutError:
             raise late() from None
 

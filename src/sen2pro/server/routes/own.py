@@ -131,7 +131,7 @@ async def draw_map(body: schemas.MapRequest, request: ApiRequest) -> Response:
     if engine.specifies:
         scores = [row.score for row in await request.run_texts(engine.specificity(), texts)]
     lines = [text.text for text in texts]
-    found = await request.run_in_thread(lambda: make_map(lines, engine.gaussian(rows, prompt)))
+    found = await request.run_in_thread(lambda: make_map(lines, engine.gaussian(rows, prompt)), "fits")
     data = [
         {
             "index": i, "x": found.points[i, 0], "y": found.points[i, 1], "rx": found.ellipses[i, 0],
