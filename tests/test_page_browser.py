@@ -133,7 +133,9 @@ def test_a_click_or_enter_on_a_sentence_shows_the_words_that_carry_it(page, mini
     detail = page.locator("#read-detail")
     page.get_by_text("A man is playing a guitar.").first.click()
     explained = minilm.explain("A man is playing a guitar.")
-    expect(detail.locator(".word small")).to_have_text([re.compile(f"^{100 * share:.0f} %$") for share in explained.share])
+    expect(detail.locator(".word small")).to_have_text(
+        [re.compile(f"^{100 * share:.0f} %$") for share in explained.share]
+    )
     page.keyboard.press("Escape")
     page.locator(".sentence").first.focus()
     page.keyboard.press("ArrowRight")
@@ -166,7 +168,10 @@ def test_a_pasted_or_dropped_text_is_read_at_once(page):
     [
         ("One. Two! Three?", ["One.", "Two!", "Three?"]),
         ("Prof. A. B. Meier met Mr. Li. He left.", ["Prof. A. B. Meier met Mr. Li.", "He left."]),
-        ("a line that an e-mail\nbreaks in the middle. Next.", ["a line that an e-mail\nbreaks in the middle.", "Next."]),
+        (
+            "a line that an e-mail\nbreaks in the middle. Next.",
+            ["a line that an e-mail\nbreaks in the middle.", "Next."],
+        ),
         ("Title\n\nText.", ["Title", "Text."]),
         ("---\n... 12.\n", []),
         ("Das ist ein Satz。これは文です。", ["Das ist ein Satz。", "これは文です。"]),
@@ -286,8 +291,12 @@ def test_search_finds_an_answer_and_says_when_there_is_none(page):
 def test_documents_that_are_searched_in_parts_give_the_hits_of_one_index(page, minilm):
     open_tab(page, "Search")
     verbs = ("buys", "paints", "repairs", "forgets", "sells", "cleans")
-    things = "a red car,the old door,two lamps,some bread,her bicycle,a wooden boat,the roof,an expensive violin".split(",")
-    documents = [f"{who} {verb} {thing}." for who, verb, thing in product(("My aunt", "The baker", "He"), verbs, things)]
+    things = "a red car,the old door,two lamps,some bread,her bicycle,a wooden boat,the roof,an expensive violin".split(
+        ","
+    )
+    documents = [
+        f"{who} {verb} {thing}." for who, verb, thing in product(("My aunt", "The baker", "He"), verbs, things)
+    ]
     assert len(documents) > 2 * 64
     page.get_by_label("Documents, one per line").fill("\n".join(documents))
     page.get_by_label("Question").fill("Who mends a bike?")
@@ -405,7 +414,9 @@ def test_a_text_of_a_visitor_is_never_html(page):
 
 def test_no_script_of_the_page_writes_html_or_styles_as_text():
     for file in STATIC.glob("*.js"):
-        found = re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\b|new Function|cssText", file.read_text())
+        found = re.search(
+            r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\b|new Function|cssText", file.read_text()
+        )
         assert not found, (file.name, found)
     html = (STATIC / "index.html").read_text()
     assert not re.search(r"<script(?![^>]*\bsrc=\"static/)|\sstyle=|\son\w+=|https?://", html)
@@ -414,7 +425,9 @@ def test_no_script_of_the_page_writes_html_or_styles_as_text():
 
 def test_formulas_are_neutralised_in_files(page):
     open_tab(page, "Classify")
-    page.get_by_label("Examples, one per line").fill("\n".join(f"{label}: text {i}" for i in range(3) for label in ("=1+1", "b")))
+    page.get_by_label("Examples, one per line").fill(
+        "\n".join(f"{label}: text {i}" for i in range(3) for label in ("=1+1", "b"))
+    )
     page.get_by_label("Texts to classify").fill('@SUM(A1)\n-2+3\n+1\nfine, "really"')
     button(page, "Classify").click()
     expect(page.locator("#classify-answer .verdict")).to_have_count(4)

@@ -43,7 +43,14 @@ class Service:
         self.engine, self.serving, self.keys, self.on_ready = engine, serving, keys, on_ready
         self.metrics = Metrics()
         budget = serving.batch_tokens or engine.batch_tokens
-        self.batcher = Batcher(budget, serving.queue, serving.window / 1000, self.metrics)
+        # Searches have a worker of their own: it may wait for a database.
+        self.batcher, self.searcher = self.workers = tuple(
+            Batcher(budget, serving.queue, serving.window / 1000, self.metrics) for _ in range(2)
+        )
+        self.metrics.watch_queue(
+            lambda: sum(worker.waiting for worker in self.workers),
+            lambda: sum(worker.tokens for worker in self.workers),
+        )
         self.indexes: Cache[Index] = Cache()  # of documents in requests
         self.classifiers: Cache[Sen2ProClassifier] = Cache()  # of examples in requests
         self.name = serving.served_name or engine.model.encoder.name
@@ -57,7 +64,8 @@ class Service:
 
     def start(self) -> None:
         """Start the worker and warm up in a thread; until that is done, `/health` says 503."""
-        self.batcher.start()
+        for worker in self.workers:
+            worker.start()
         self._threads["tokens"].submit(self._warm_up)
 
     def _warm_up(self) -> None:
@@ -77,7 +85,8 @@ class Service:
         self.phase = "stopping"
         for executor in self._threads.values():
             executor.shutdown(wait=True, cancel_futures=True)
-        if not self.batcher.close(_LAST_BATCH):
+        done = [worker.close(_LAST_BATCH) for worker in self.workers]
+        if not all(done):
             LOGGER.warning({"event": "the last batch was not done in time"})
         LOGGER.info({"event": "stopped"})
 

@@ -84,8 +84,8 @@ async def compare(body: schemas.CompareRequest, request: ApiRequest) -> Response
         raise RequestError("invalid", message)
     texts = await read_texts(request, [*first, *second], service.engine.prompt())
     pairs = list(zip(texts[: len(first)], texts[len(first) :], strict=True))
-    tokens = [len(one.tokens) + len(other.tokens) for one, other in pairs]
-    found = await request.run(service.engine.comparisons(), pairs, tokens)
+    weights = [one.weight + other.weight for one, other in pairs]
+    found = await request.run(service.engine.comparisons(), pairs, weights)
     return data_response(request, [comparison_to_json(each) for each in found])
 
 

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 router = APIRouter(route_class=ApiRoute, tags=["v1"], responses=error_docs("/v1", schemas.OpenAIErrorBody))
 _MOST_HITS = 100_000  # of all queries of a request
+_MOST_CHARACTERS = 50_000_000  # of the texts of these hits
+_MOST_PROBABILITIES = 1_000_000  # of a response of /v1/classify
 _MOST_DOCUMENTS, _MOST_EXAMPLES, _MOST_LABELS = 2000, 200, 20
 _BYTES_PER_DOCUMENT = 500  # in an index, besides the vector and the text
 _BYTES_PER_CLASSIFIER = 4096  # besides its weights
@@ -50,7 +52,12 @@ async def search(body: schemas.SearchRequest, request: ApiRequest) -> Response:
         raise RequestError("invalid", "precision needs calibrated probabilities; this index has none", "precision")
     options = SearchOptions(body.k, body.where, body.precision, body.certainty)
     texts = await read_texts(request, queries, "")
-    return data_response(request, await request.run_texts(service.engine.search(index, options), texts))
+    weight = service.engine.search_weight(index, options)
+    rows = await request.run_texts(service.engine.search(index, options), texts, index.passes, weight)
+    if sum(row.characters for row in rows) > _MOST_CHARACTERS:
+        message = f"the hits of a request may have {_MOST_CHARACTERS} characters; ask for fewer hits"
+        raise RequestError("large", message, "k")
+    return data_response(request, [row.content for row in rows])
 
 
 async def _index_of(request: ApiRequest, documents: Sequence[str]) -> Index:
@@ -69,7 +76,7 @@ async def _index_of(request: ApiRequest, documents: Sequence[str]) -> Index:
     if done < len(given):
         texts = await read_texts(request, given[done:], "")
         units: list[tuple[int, Text]] = list(enumerate(texts, start=done))
-        await request.run(service.engine.indexing(index), units, [len(text.tokens) for text in texts])
+        await request.run(service.engine.indexing(index), units, [index.passes * text.weight for text in texts])
     return index
 
 
@@ -90,8 +97,13 @@ async def classify(body: schemas.ClassifyRequest, request: ApiRequest) -> Respon
     if body.examples is None:
         if engine.classifier is None:
             raise RequestError("missing", "this server has no classifier; give 'examples'")
+        classes, passes = len(engine.classifier.classes_), engine.classifier.encoder.passes
+        if len(given) > 1 and len(given) * classes > _MOST_PROBABILITIES:
+            most = max(1, _MOST_PROBABILITIES // classes)
+            message = f"with {classes} classes, a request may have {most} texts, not {len(given)}"
+            raise RequestError("large", message, "input")
         texts = await read_texts(request, given, prompt)
-        return data_response(request, await request.run_texts(engine.labels(engine.classifier), texts))
+        return data_response(request, await request.run_texts(engine.labels(engine.classifier), texts, passes))
     classifier = await _classifier_of(request, body.examples)
     texts = await read_texts(request, given, prompt)
     rows = await request.run_texts(engine.distributions(prompt), texts, engine.passes)
