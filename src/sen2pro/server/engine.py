@@ -52,6 +52,10 @@ class Distribution(NamedTuple):
     total: float
     coverage: float | None
 
+    def to_json(self) -> dict[str, object]:
+        """Return the Gaussian as JSON."""
+        return self._asdict()
+
 
 class Specific(NamedTuple):
     """How specific one text is."""
@@ -59,6 +63,10 @@ class Specific(NamedTuple):
     score: float
     at_length: float
     value: float
+
+    def to_json(self) -> dict[str, object]:
+        """Return the numbers as JSON."""
+        return self._asdict()
 
 
 class Label(TypedDict):
@@ -80,9 +88,9 @@ class SearchOptions(NamedTuple):
     """The options of `Index.search`; `where` is checked."""
 
     k: int
-    where: Mapping[str, object] | None
-    precision: float | None
-    certainty: float
+    where: Mapping[str, object] | None = None
+    precision: float | None = None
+    certainty: float = 0.95
 
 
 class Engine:
@@ -217,7 +225,10 @@ class Engine:
         """Return the job of searches in an index with these options."""
 
         def run(units: list[Text]) -> list[SearchResult]:
-            found = index.search([unit.text for unit in units], **options._asdict())
+            found = index.search(
+                [unit.text for unit in units], options.k, where=options.where, precision=options.precision,
+                certainty=options.certainty,
+            )  # fmt: skip
             return [SearchResult(result.to_json(), sum(len(hit.text) for hit in result)) for result in found]
 
         return BatchJob(("search", id(index), repr(options)), run, own_worker=True)
@@ -258,7 +269,7 @@ class Engine:
         if self.specifies:
             self.specificity().run(units)
         if self.index is not None:
-            self.search(self.index, SearchOptions(1, None, None, 0.95)).run(units[:1])
+            self.search(self.index, SearchOptions(1)).run(units[:1])
         if self.classifier is not None:
             self.labels(self.classifier).run(units[:1])
 

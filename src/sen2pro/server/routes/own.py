@@ -49,7 +49,7 @@ async def distributions(body: schemas.DistributionsRequest, request: ApiRequest)
     signature = engine.model.signature(prompt)
     if ARROW in request.headers.get("accept", ""):
         return Response(to_arrow(rows, signature), media_type=ARROW)
-    data = [{"index": index, **row._asdict()} for index, row in enumerate(rows)]
+    data = [{"index": index, **row.to_json()} for index, row in enumerate(rows)]
     return data_response(request, data, object="list", signature=asdict(signature))
 
 
@@ -96,7 +96,7 @@ async def specificity(body: schemas.SpecificityRequest, request: ApiRequest) -> 
     if not engine.specifies:
         raise RequestError("missing", "there is no specificity head for the model of this server")
     texts = await _read_input(request, body)
-    return data_response(request, [row._asdict() for row in await request.run_texts(engine.specificity(), texts)])
+    return data_response(request, [row.to_json() for row in await request.run_texts(engine.specificity(), texts)])
 
 
 @router.post("/v1/explain", responses={200: {"model": schemas.Explanations}})
