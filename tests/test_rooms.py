@@ -27,15 +27,12 @@ ALLOWED = {
     | {"encoder", "sampling", "estimation", "metrics", "model", "classification", "confidence", "search", "scale"},
     "paper": BASE
     | {"encoder", "sampling", "estimation", "metrics", "model", "classification", "confidence", "specificity"},
-    "page": BASE
-    | {"encoder", "sampling", "estimation", "metrics", "model", "classification", "confidence", "specificity"}
-    | {"search"},
     "server": BASE
     | {"encoder", "sampling", "estimation", "metrics", "model", "classification", "confidence", "specificity"}
-    | {"search", "page"},
+    | {"search"},
     "cli": BASE
     | {"encoder", "sampling", "estimation", "metrics", "model", "classification", "confidence", "specificity"}
-    | {"search", "page", "server", "paper", "scale", "integrations"},
+    | {"search", "server", "paper", "scale", "integrations"},
     "model": BASE | {"encoder", "sampling", "estimation"},
     "front": BASE,
 }
@@ -116,14 +113,6 @@ def test_a_framework_is_imported_by_its_own_file_alone(path):
     names |= {node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module}
     found = {name.split(".")[0] for name in names} & set(FRAMEWORKS)
     assert found == {name for name, place in FRAMEWORKS.items() if path == ROOT / place}
-
-
-def test_only_the_tabs_of_the_page_import_gradio():
-    """What the page calculates, writes and lets in can be tested, and read, without the framework."""
-    found = {path.relative_to(ROOT).as_posix() for path in FILES if "import gradio" in path.read_text(encoding="utf-8")}
-    assert found == {
-        f"page/{name}.py" for name in ("blocks", "classify", "compare", "job", "map", "mounting", "search")
-    }
 
 
 @pytest.mark.parametrize("path", FILES, ids=name_of)

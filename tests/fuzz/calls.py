@@ -39,8 +39,9 @@ def application() -> Any:
     index = Index.build(model, ["a dog", "a cat", "rain"], metadata=[{"n": n} for n in range(3)])
     classifier = originals.Sen2ProClassifier(model).fit(originals.TEXTS, originals.LABELS)
     app = create_app(Engine(model, index, classifier))
-    app.state.server.batcher.start()
-    app.state.server.phase = "ready"
+    for worker in app.state.service.workers:
+        worker.start()
+    app.state.service.phase = "ready"
     return app
 
 

@@ -26,7 +26,7 @@ Task = tuple[str, int]  # a family, and the number of a case
 
 def families() -> dict[str, Family]:
     """Return all families, by name."""
-    from fuzz import answers, arguments, calls, indexes, inputs, pages, runs, stored
+    from fuzz import answers, arguments, calls, indexes, inputs, runs, stored
 
     every = (
         *inputs.FAMILIES,
@@ -35,7 +35,6 @@ def families() -> dict[str, Family]:
         *answers.FAMILIES,
         *arguments.FAMILIES,
         *runs.FAMILIES,
-        *pages.FAMILIES,
         *calls.FAMILIES,
     )
     return {family.name: family for family in every}

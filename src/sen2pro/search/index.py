@@ -40,6 +40,7 @@ from sen2pro.signature import MATTERS, Signature
 
 MOST_HITS = 10_000
 DUPLICATES = ("refuse", "replace")
+_MOST_LOOKED_FOR = 10  # keys of a filter that found nothing: to look for one takes a walk through all rows
 _OF_THE_INDEX = (*MATTERS, "samples", "max_length", "prompt")  # what may not differ between building and searching
 
 
@@ -212,6 +213,11 @@ class Index:
         return self._encoder.model
 
     @property
+    def passes(self) -> int:
+        """How many forward passes a query takes."""
+        return self._encoder.passes
+
+    @property
     def signature(self) -> Signature:
         """How the texts were encoded."""
         return self._store.about.signature
@@ -381,8 +387,9 @@ class Index:
 
     def _warn_of_keys(self, where: Where) -> None:
         """Warn of a key that no text has, where a filter found nothing."""
-        wrong = [key for key in where if key not in self._keys and not patiently(partial(self._store.has_key, key))]
-        self._keys.update(key for key in where if key not in wrong)
+        asked = [key for key in where if key not in self._keys][:_MOST_LOOKED_FOR]
+        wrong = [key for key in asked if not patiently(partial(self._store.has_key, key))]
+        self._keys.update(key for key in asked if key not in wrong)
         if wrong and len(self):
             known = patiently(self._store.keys)
             keys = f"the keys are {some(known, 10)}" if known else "no text has metadata"

@@ -28,11 +28,13 @@ _FAILED = "the server could not process this request; see its log"
 class BatchJob(Generic[Unit, Result]):
     """What is done with units (texts, or pairs of texts). Requests whose jobs have one key share batches.
 
-    `run` takes units and returns one result for each.
+    `run` takes units and returns one result for each. A job with `own_worker` may wait for another program, such as a
+    database, and gets a queue and a thread of its own.
     """
 
     key: tuple[object, ...]
     run: Callable[[list[Unit]], Sequence[Result]] = field(compare=False)
+    own_worker: bool = field(default=False, compare=False)
 
 
 class PendingRequest(Generic[Unit, Result]):
@@ -132,7 +134,6 @@ class Batcher:
         self._requests_in_last_batch = 1
         self._tokens_per_second = 0.0
         self._thread = threading.Thread(target=self._work, name="sen2pro-worker", daemon=True)
-        metrics.watch_queue(lambda: self._units, lambda: self._tokens)
 
     def start(self) -> None:
         """Start the thread."""
@@ -156,6 +157,11 @@ class Batcher:
     def waiting(self) -> int:
         """The number of units in the queue."""
         return self._units
+
+    @property
+    def tokens(self) -> int:
+        """The number of tokens in the queue."""
+        return self._tokens
 
     def submit(
         self, job: BatchJob[Unit, Result], units: Sequence[Unit], tokens: Sequence[int]
@@ -258,7 +264,10 @@ class Batcher:
                     return [error]
                 LOGGER.error({"event": "work failed", "job": str(job.key[0]), **error_summary(error)})
                 return [RequestError("failed", _FAILED)]
-        return [self._results(job, [each])[0] for each in batch]
+        return [  # requests that are out of time, or whose client is gone, are left out
+            RequestError("failed", _FAILED) if request.future.done() else self._results(job, [(request, number)])[0]
+            for request, number in batch
+        ]
 
 
 def _deliver(finished: list[Pending]) -> None:

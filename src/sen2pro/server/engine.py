@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from sen2pro.classification import Sen2ProClassifier
     from sen2pro.search import Index
 
+# The work that takes about as long as a pass of one token:
+_CHARACTERS = 30  # of a long text, to be cut off
+_HITS = 25  # to be found and returned
+_ROWS = 2000  # of an index, to be compared with a query or with one value of a filter
 _WARM_UP = "A short one.", "A sentence of some more words, so that the network runs once.", "word " * 200
 
 
@@ -34,6 +38,11 @@ class Text(NamedTuple):
     tokens: list[int]
     whole: bool
 
+    @property
+    def weight(self) -> int:
+        """The cost of its pass in tokens: to cut a very long text takes longer than to run the rest."""
+        return max(len(self.tokens), len(self.text) // _CHARACTERS)
+
 
 class Distribution(NamedTuple):
     """The Gaussian of one text: mean and variance (k,), total variance, and coverage if a head was used."""
@@ -43,6 +52,10 @@ class Distribution(NamedTuple):
     total: float
     coverage: float | None
 
+    def to_json(self) -> dict[str, object]:
+        """Return the Gaussian as JSON."""
+        return self._asdict()
+
 
 class Specific(NamedTuple):
     """How specific one text is."""
@@ -50,6 +63,10 @@ class Specific(NamedTuple):
     score: float
     at_length: float
     value: float
+
+    def to_json(self) -> dict[str, object]:
+        """Return the numbers as JSON."""
+        return self._asdict()
 
 
 class Label(TypedDict):
@@ -60,13 +77,20 @@ class Label(TypedDict):
     probabilities: dict[str, float]
 
 
+class SearchResult(NamedTuple):
+    """The hits of one query as JSON, and the number of characters of their texts."""
+
+    content: dict[str, object]
+    characters: int
+
+
 class SearchOptions(NamedTuple):
     """The options of `Index.search`; `where` is checked."""
 
     k: int
-    where: Mapping[str, object] | None
-    precision: float | None
-    certainty: float
+    where: Mapping[str, object] | None = None
+    precision: float | None = None
+    certainty: float = 0.95
 
 
 class Engine:
@@ -83,6 +107,7 @@ class Engine:
     def __init__(self, model: Sen2Pro, index: Index | None = None, classifier: Sen2ProClassifier | None = None) -> None:
         self.model, self.index, self.classifier = model, index, classifier
         self.passes = model.passes
+        self.rows = 0 if index is None else len(index)  # once: a database takes its time to count them
         self.compares = _has(comparing_head, model)
         self.specifies = _has(find, model)
 
@@ -196,14 +221,23 @@ class Engine:
         unit /= np.maximum(np.linalg.norm(unit, axis=1, keepdims=True), 1e-12)
         return Explanation(tuple(words), np.maximum(1 - unit[1:] @ unit[0], 0))
 
-    def search(self, index: Index, options: SearchOptions) -> BatchJob[Text, dict[str, object]]:
+    def search(self, index: Index, options: SearchOptions) -> BatchJob[Text, SearchResult]:
         """Return the job of searches in an index with these options."""
 
-        def run(units: list[Text]) -> list[dict[str, object]]:
-            queries = [unit.text for unit in units]
-            return [result.to_json() for result in index.search(queries, **options._asdict())]
+        def run(units: list[Text]) -> list[SearchResult]:
+            found = index.search(
+                [unit.text for unit in units], options.k, where=options.where, precision=options.precision,
+                certainty=options.certainty,
+            )  # fmt: skip
+            return [SearchResult(result.to_json(), sum(len(hit.text) for hit in result)) for result in found]
 
-        return BatchJob(("search", id(index), repr(options)), run)
+        return BatchJob(("search", id(index), repr(options)), run, own_worker=True)
+
+    def search_weight(self, index: Index, options: SearchOptions) -> int:
+        """Return the cost of a query beside its passes, in tokens."""
+        values = sum(len(each) if isinstance(each, list) else 1 for each in (options.where or {}).values())
+        rows = self.rows if index is self.index else len(index)
+        return options.k // _HITS + rows * (1 + values) // _ROWS
 
     def indexing(self, index: Index) -> BatchJob[tuple[int, Text], None]:
         """Return the job that adds documents to an index; units are the number of a document, its id, and its text."""
@@ -214,7 +248,7 @@ class Engine:
             index.add(texts, ids=ids, duplicates="replace", show_progress_bar=False)
             return [None] * len(units)
 
-        return BatchJob(("indexing", id(index)), run)
+        return BatchJob(("indexing", id(index)), run, own_worker=True)
 
     def labels(self, classifier: Sen2ProClassifier) -> BatchJob[Text, Label]:
         """Return the job of classification."""
@@ -235,7 +269,7 @@ class Engine:
         if self.specifies:
             self.specificity().run(units)
         if self.index is not None:
-            self.search(self.index, SearchOptions(1, None, None, 0.95)).run(units[:1])
+            self.search(self.index, SearchOptions(1)).run(units[:1])
         if self.classifier is not None:
             self.labels(self.classifier).run(units[:1])
 

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
 from inspect import signature
 from itertools import count
 from typing import TypeVar, get_type_hints
@@ -21,14 +22,16 @@ from starlette.requests import ClientDisconnect
 
 from sen2pro.errors import Sen2ProError
 from sen2pro.server.batching import BatchJob, late, wait_for_results
+from sen2pro.server.bodies import check_amount
 from sen2pro.server.engine import Text
 from sen2pro.server.http_errors import ClientGone, RequestError, error_response, json_response
 from sen2pro.server.observability import LOGGER, error_summary
-from sen2pro.server.service import Service
+from sen2pro.server.service import Service, Thread
 
 Unit = TypeVar("Unit")
 Result = TypeVar("Result")
 _NUMBERS, _PREFIX = count(1), uuid4().hex[:8]
+_INLINE = 256 << 10  # bytes of a body that is too small to be checked in a thread
 _MOST_FIELDS = 100  # of a body; pydantic would make an error of each that it does not know
 _MORE, _PATIENCE = 256 << 10, 1.5  # bytes above the limit, and seconds, for which a refused body is still read
 _WITHOUT_KEY = {"/health"}
@@ -89,6 +92,8 @@ class ApiRequest(Request):
             raise ClientGone from None
         self.is_read = True
         self._content = b"".join(parts)
+        if len(self._content) > _INLINE:
+            await self.run_in_thread(partial(check_amount, self._content, self.service.serving.texts))
         try:
             self._parsed = orjson.loads(self._content)
         except orjson.JSONDecodeError as error:
@@ -125,27 +130,26 @@ class ApiRequest(Request):
         while (await self.receive())["type"] != "http.disconnect":
             pass
 
-    async def run(
-        self, job: BatchJob[Unit, Result], units: Sequence[Unit], tokens: Sequence[int], passes: int = 1
-    ) -> list[Result]:
-        """Have the worker run a job on units, and return the results."""
+    async def run(self, job: BatchJob[Unit, Result], units: Sequence[Unit], weights: Sequence[int]) -> list[Result]:
+        """Have a worker run a job on units, and return the results; a weight is the cost of a unit in tokens."""
         left = self.time_left()
-        batcher = self.service.batcher
-        pending = batcher.submit(job, units, tokens if passes == 1 else [passes * number for number in tokens])
-        return await wait_for_results(batcher, pending, self.disconnected(), left)
+        batcher = self.service.searcher if job.own_worker else self.service.batcher
+        return await wait_for_results(batcher, batcher.submit(job, units, weights), self.disconnected(), left)
 
-    async def run_texts(self, job: BatchJob[Text, Result], texts: Sequence[Text], passes: int = 1) -> list[Result]:
-        """Have the worker run a job on texts, and return the results."""
-        return await self.run(job, texts, [len(text.tokens) for text in texts], passes)
+    async def run_texts(
+        self, job: BatchJob[Text, Result], texts: Sequence[Text], passes: int = 1, more: int = 0
+    ) -> list[Result]:
+        """Have a worker run a job on texts; `more` is the cost of each beside its passes, in tokens."""
+        return await self.run(job, texts, [passes * text.weight + more for text in texts])
 
-    async def run_in_thread(self, function: Callable[[], Result]) -> Result:
+    async def run_in_thread(self, function: Callable[[], Result], thread: Thread = "tokens") -> Result:
         """Run a part of the work beside the event loop, unless the client is gone or the deadline has passed."""
         left = self.time_left()
         if await self.is_disconnected():
             raise ClientGone
         try:
             with anyio.fail_after(left):
-                return await self.service.run_in_thread(function)
+                return await self.service.run_in_thread(function, thread)
         except TimeoutError:
             raise late() from None
 

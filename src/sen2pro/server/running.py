@@ -94,7 +94,7 @@ def serve(
         if not frozen:  # by the caller
             gc.unfreeze()
     service: Service = app.state.service
-    return service.batcher.close(0)
+    return all(worker.close(0) for worker in service.workers)
 
 
 @contextmanager

@@ -11,7 +11,6 @@ from typing import Annotated, Any, Literal, get_type_hints
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from sen2pro.confidence.comparison import Comparison
-from sen2pro.search.index import MOST_HITS
 from sen2pro.search.results import Hit, Result
 from sen2pro.search.rows import Value
 from sen2pro.settings import DATA, Settings
@@ -324,7 +323,7 @@ class SearchRequest(Strict):
         None, description="Texts to search instead of the server's index; the id of a hit is the number of its text."
     )
     model: str | None = None
-    k: int = Field(5, ge=1, le=MOST_HITS)
+    k: int = Field(5, ge=1, le=10_000)
     where: dict[str, Any] | None = None
     precision: float | None = Field(None, gt=0, lt=1, strict=False)
     certainty: float = Field(0.95, gt=0, lt=1, strict=False)

@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Literal, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from sen2pro.server.auth import Keys
 from sen2pro.server.batching import Batcher
@@ -16,7 +16,12 @@ from sen2pro.server.http_errors import RequestError
 from sen2pro.server.observability import LOGGER, Metrics, error_summary
 from sen2pro.server.serving import Serving
 
+if TYPE_CHECKING:
+    from sen2pro.classification import Sen2ProClassifier
+    from sen2pro.search import Index
+
 Result = TypeVar("Result")
+Thread = Literal["tokens", "fits"]  # short work on texts; seconds of work on vectors
 _BYTES_IN_FLIGHT = 256 << 20  # of the bodies of all requests
 _LAST_BATCH = 2.0  # seconds that a batch may take that nobody waits for
 
@@ -38,8 +43,16 @@ class Service:
         self.engine, self.serving, self.keys, self.on_ready = engine, serving, keys, on_ready
         self.metrics = Metrics()
         budget = serving.batch_tokens or engine.batch_tokens
-        self.batcher = Batcher(budget, serving.queue, serving.window / 1000, self.metrics)
-        self.cache = Cache()
+        # Searches have a worker of their own: it may wait for a database.
+        self.batcher, self.searcher = self.workers = tuple(
+            Batcher(budget, serving.queue, serving.window / 1000, self.metrics) for _ in range(2)
+        )
+        self.metrics.watch_queue(
+            lambda: sum(worker.waiting for worker in self.workers),
+            lambda: sum(worker.tokens for worker in self.workers),
+        )
+        self.indexes: Cache[Index] = Cache()  # of documents in requests
+        self.classifiers: Cache[Sen2ProClassifier] = Cache()  # of examples in requests
         self.name = serving.served_name or engine.model.encoder.name
         self.names = {self.name, *serving.alias}
         self.created = int(time.time())
@@ -47,12 +60,13 @@ class Service:
         self.phase: Literal["starting", "ready", "stopping"] = "starting"
         self.bytes_in_flight = 0
         self.most_bytes_in_flight = max(_BYTES_IN_FLIGHT, serving.body_bytes)
-        self._thread = ThreadPoolExecutor(1, "sen2pro-tokens")
+        self._threads = {name: ThreadPoolExecutor(1, f"sen2pro-{name}") for name in ("tokens", "fits")}
 
     def start(self) -> None:
         """Start the worker and warm up in a thread; until that is done, `/health` says 503."""
-        self.batcher.start()
-        self._thread.submit(self._warm_up)
+        for worker in self.workers:
+            worker.start()
+        self._threads["tokens"].submit(self._warm_up)
 
     def _warm_up(self) -> None:
         began = time.perf_counter()
@@ -69,14 +83,16 @@ class Service:
     def close(self) -> None:
         """End the threads; a batch that takes too long is left alone."""
         self.phase = "stopping"
-        self._thread.shutdown(wait=True, cancel_futures=True)
-        if not self.batcher.close(_LAST_BATCH):
+        for executor in self._threads.values():
+            executor.shutdown(wait=True, cancel_futures=True)
+        done = [worker.close(_LAST_BATCH) for worker in self.workers]
+        if not all(done):
             LOGGER.warning({"event": "the last batch was not done in time"})
         LOGGER.info({"event": "stopped"})
 
-    async def run_in_thread(self, function: Callable[[], Result]) -> Result:
-        """Run a function beside the event loop and the worker, one at a time."""
-        return await asyncio.get_running_loop().run_in_executor(self._thread, function)
+    async def run_in_thread(self, function: Callable[[], Result], thread: Thread = "tokens") -> Result:
+        """Run a function in a thread beside the event loop and the worker; each thread runs one at a time."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads[thread], function)
 
     def check_ready(self) -> None:
         """Refuse a request while the server starts or stops."""

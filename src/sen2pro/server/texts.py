@@ -34,9 +34,13 @@ def as_list(
         raise RequestError("empty", f"'{field}' is empty; give at least one text", field)
     if len(several) > most:
         raise RequestError("large", f"a request may have {most} texts, not {len(several)}", field)
-    if max(map(len, several)) > serving.characters:
-        raise RequestError("large", f"a text may have {serving.characters} characters", field)
+    _check_lengths(several, serving, field)
     return several
+
+
+def _check_lengths(texts: Sequence[str | list[int]], serving: Serving, field: str | None = None) -> None:
+    if max(map(len, texts)) > serving.characters:
+        raise RequestError("large", f"a text may have {serving.characters} characters", field)
 
 
 async def read_texts(
@@ -46,11 +50,14 @@ async def read_texts(
     service = request.service
     engine = service.engine
     if sum(map(len, given)) <= _INLINE:
-        texts = engine.tokenize(engine.check(engine.decode(given)), prompt)
+        decoded = engine.decode(given)
+        _check_lengths(decoded, service.serving)  # a token id may stand for many characters
+        texts = engine.tokenize(engine.check(decoded), prompt)
     else:  # requests with many texts take turns
-        decoded: list[str] = []
+        decoded = []
         for part in parts(given):
             decoded += await request.run_in_thread(partial(engine.decode, part))
+            _check_lengths(decoded, service.serving)
         checked = await request.run_in_thread(partial(engine.check, decoded))
         texts = []
         for some in parts(checked):

@@ -49,7 +49,7 @@ async def distributions(body: schemas.DistributionsRequest, request: ApiRequest)
     signature = engine.model.signature(prompt)
     if ARROW in request.headers.get("accept", ""):
         return Response(to_arrow(rows, signature), media_type=ARROW)
-    data = [{"index": index, **row._asdict()} for index, row in enumerate(rows)]
+    data = [{"index": index, **row.to_json()} for index, row in enumerate(rows)]
     return data_response(request, data, object="list", signature=asdict(signature))
 
 
@@ -84,8 +84,8 @@ async def compare(body: schemas.CompareRequest, request: ApiRequest) -> Response
         raise RequestError("invalid", message)
     texts = await read_texts(request, [*first, *second], service.engine.prompt())
     pairs = list(zip(texts[: len(first)], texts[len(first) :], strict=True))
-    tokens = [len(one.tokens) + len(other.tokens) for one, other in pairs]
-    found = await request.run(service.engine.comparisons(), pairs, tokens)
+    weights = [one.weight + other.weight for one, other in pairs]
+    found = await request.run(service.engine.comparisons(), pairs, weights)
     return data_response(request, [comparison_to_json(each) for each in found])
 
 
@@ -96,7 +96,7 @@ async def specificity(body: schemas.SpecificityRequest, request: ApiRequest) -> 
     if not engine.specifies:
         raise RequestError("missing", "there is no specificity head for the model of this server")
     texts = await _read_input(request, body)
-    return data_response(request, [row._asdict() for row in await request.run_texts(engine.specificity(), texts)])
+    return data_response(request, [row.to_json() for row in await request.run_texts(engine.specificity(), texts)])
 
 
 @router.post("/v1/explain", responses={200: {"model": schemas.Explanations}})
@@ -131,7 +131,7 @@ async def draw_map(body: schemas.MapRequest, request: ApiRequest) -> Response:
     if engine.specifies:
         scores = [row.score for row in await request.run_texts(engine.specificity(), texts)]
     lines = [text.text for text in texts]
-    found = await request.run_in_thread(lambda: make_map(lines, engine.gaussian(rows, prompt)))
+    found = await request.run_in_thread(lambda: make_map(lines, engine.gaussian(rows, prompt)), "fits")
     data = [
         {
             "index": i, "x": found.points[i, 0], "y": found.points[i, 1], "rx": found.ellipses[i, 0],

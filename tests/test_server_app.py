@@ -1,0 +1,255 @@
+"""The application, called as ASGI with a real model: what runs where, for whom, and how often."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections import Counter
+
+import pytest
+
+pytest.importorskip("fastapi", reason="the server's packages are not installed: pip install 'sen2pro[server]'")
+
+from sen2pro import Sen2Pro
+from sen2pro.search import Index
+from sen2pro.server import Keys, Serving, requests
+from sen2pro.server.app import create_app
+from sen2pro.server.engine import Engine
+
+LONG = "the man plays the guitar " * 100
+FITS = "the man plays the guitar " * 40  # into the network
+MANY = 5000
+
+
+class NotingEngine(Engine):
+    """An engine that notes which thread does what and how many texts, and can be held up."""
+
+    def __init__(self, model, *more):
+        super().__init__(model, *more)
+        self.threads, self.texts, self.go = {}, Counter(), threading.Event()
+        self.go.set()
+
+    def _note(self, what, texts):
+        self.threads.setdefault(what, set()).add(threading.current_thread().name)
+        self.texts[what] += len(texts)
+
+    def decode(self, given):
+        self._note("decode", given)
+        self.go.wait(30)
+        return super().decode(given)
+
+    def check(self, texts):
+        self._note("check", texts)
+        return super().check(texts)
+
+    def tokenize(self, texts, prompt=""):
+        self._note("tokenize", texts)
+        return super().tokenize(texts, prompt)
+
+    def list_tokens(self, texts, special):
+        self._note("list_tokens", texts)
+        return super().list_tokens(texts, special)
+
+
+@pytest.fixture(scope="module")
+def model():
+    return Sen2Pro(method="one-pass")
+
+
+@pytest.fixture
+def app(model):
+    return create_app(NotingEngine(model))
+
+
+async def ask(app, path, body=None, receive=None, more=(), method="POST"):
+    """Send a request; return status and body of the response. The list `more` has what the server is to read."""
+    sent = []
+    messages = more or [{"type": "http.request", "body": json.dumps(body).encode(), "more_body": False}]
+
+    async def next_message():
+        return messages.pop(0) if messages else await asyncio.Event().wait()
+
+    async def send(message):
+        sent.append(message)
+
+    scope = {
+        "type": "http", "asgi": {"version": "3.0"}, "method": method, "path": path, "raw_path": path.encode(),
+        "query_string": b"", "headers": [(b"content-type", b"application/json"), (b"host", b"localhost")],
+        "root_path": "", "scheme": "http", "http_version": "1.1", "server": ("127.0.0.1", 80),
+        "client": ("127.0.0.1", 1),
+    }  # fmt: skip
+    await app(scope, receive or next_message, send)
+    return sent[0]["status"], b"".join(message.get("body", b"") for message in sent[1:])
+
+
+def served(app, use):
+    """Run the application while `use(service)` does something with it."""
+
+    async def run():
+        async with app.router.lifespan_context(app):
+            service = app.state.service
+            while service.phase != "ready":
+                await asyncio.sleep(0.01)
+            if isinstance(service.engine, NotingEngine):
+                service.engine.threads.clear()
+                service.engine.texts.clear()
+            return await use(service)
+
+    return asyncio.run(run())
+
+
+def test_long_texts_and_token_ids_are_worked_on_beside_the_event_loop(app, model):
+    async def use(service):
+        ids = [model.encoder.tokens([LONG])[0][:200]] * 60
+        assert (await ask(app, "/v1/embeddings", {"input": ids}))[0] == 200
+        status, body = await ask(app, "/tokenize", {"inputs": [LONG] * 8})
+        assert status == 200
+        assert [len(row) for row in json.loads(body)] == [502] * 8
+        return service.engine.threads
+
+    threads = served(app, use)
+    assert set(threads) == {"decode", "check", "tokenize", "list_tokens"}
+    beside = [threads[what] for what in ("decode", "tokenize", "list_tokens")]
+    assert all(name.startswith("sen2pro-tokens") for names in beside for name in names)
+
+
+@pytest.mark.parametrize("texts", [["It rains."], [FITS] * 10], ids=["inline", "in a thread"])
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/embeddings", lambda texts: {"input": texts}), ("/embed", lambda texts: {"inputs": texts}),
+        ("/v1/distributions", lambda texts: {"input": texts}), ("/v1/specificity", lambda texts: {"input": texts}),
+        ("/v1/compare", lambda texts: {"first": texts, "second": texts}),
+    ],
+)  # fmt: skip
+def test_each_text_of_a_request_is_checked_and_tokenized_once(app, path, body, texts):
+    async def use(service):
+        assert (await ask(app, path, body(texts)))[0] == 200
+        return service.engine.texts
+
+    wanted = len(texts) * (2 if path == "/v1/compare" else 1)
+    assert served(app, use) == {"decode": wanted, "check": wanted, "tokenize": wanted}
+
+
+def test_a_client_that_goes_away_while_its_texts_are_tokenized_is_not_worked_for(app):
+    async def use(service):
+        submitted, submit = [], service.batcher.submit
+        service.batcher.submit = lambda *arguments: submitted.append(arguments) or submit(*arguments)
+        service.engine.go.clear()
+        body = [{"type": "http.request", "body": json.dumps({"input": [LONG] * 20}).encode(), "more_body": False}]
+
+        async def receive():  # the connection is lost while the first texts are worked on
+            if body:
+                return body.pop()
+            if "decode" not in service.engine.threads:
+                await asyncio.Event().wait()
+            return {"type": "http.disconnect"}
+
+        asked = asyncio.create_task(ask(app, "/v1/embeddings", receive=receive))
+        while "decode" not in service.engine.threads:
+            await asyncio.sleep(0.01)
+        service.engine.go.set()
+        await asked
+        assert submitted == []
+        assert "tokenize" not in service.engine.threads
+
+    served(app, use)
+
+
+def test_limits_of_tokenize_and_of_hits(model):
+    app = create_app(Engine(model, Index.build(model, ["It rains.", "I like tea."])))
+
+    async def use(_):
+        status, body = await ask(app, "/tokenize", {"inputs": ["a " * 10_000] * 51})
+        assert status == 413
+        assert "1000000 characters in sum" in json.loads(body)["error"]
+        assert (await ask(app, "/v1/search", {"queries": ["rain"] * 3, "k": 10_000}))[0] == 200
+        status, body = await ask(app, "/v1/search", {"queries": ["rain"] * 11, "k": 10_000})
+        assert status == 413
+        assert "100000 hits" in json.loads(body)["error"]["message"]
+
+    served(app, use)
+
+
+def test_bodies_of_all_requests_together_are_limited(app):
+    async def use(service):
+        service.most_bytes_in_flight = service.serving.body_bytes
+        half = {"type": "http.request", "body": b" " * (service.serving.body_bytes // 2 + 1), "more_body": True}
+        first = asyncio.create_task(ask(app, "/embed", more=[half]))
+        while not service.bytes_in_flight:
+            await asyncio.sleep(0.01)
+        second = await ask(app, "/embed", more=[half, {**half, "body": b"", "more_body": False}])
+        first.cancel()
+        await asyncio.gather(first, return_exceptions=True)
+        assert service.bytes_in_flight == 0
+        return second, await ask(app, "/embed", {"inputs": "a"})
+
+    (refused, _), (status, _) = served(app, use)
+    assert refused == 429
+    assert status == 200
+
+
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_a_refused_body_is_read_on_for_a_moment_so_that_the_client_sees_why(model, monkeypatch, is_whole):
+    monkeypatch.setattr(requests, "_PATIENCE", 5 if is_whole else 0.05)
+    app = create_app(Engine(model), keys=Keys(["a-key-0123456789abcdef"]))
+    parts = [{"type": "http.request", "body": b" " * 1000, "more_body": not is_whole or n < 4} for n in range(5)]
+
+    async def use(_):
+        return await ask(app, "/embed", more=parts)
+
+    assert served(app, use)[0] == 401
+    assert parts == []
+
+
+def test_a_body_that_does_not_arrive_in_time_gives_its_bytes_back(model):
+    app = create_app(Engine(model), Serving(time_limit=0.2))
+
+    async def use(service):
+        status, _ = await ask(app, "/embed", more=[{"type": "http.request", "body": b"{", "more_body": True}])
+        assert service.bytes_in_flight == 0
+        return status
+
+    assert served(app, use) == 408
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/embeddings", {"input": [*[1] * MANY, ""]}), ("/v1/embeddings", {"input": [-1] * MANY}),
+        ("/v1/embeddings", {"input": [[-1] * MANY] * 3}), ("/v1/embeddings", {"input": [[""]] * MANY}),
+        ("/embed", {"inputs": [None] * MANY}), ("/v1/compare", {"first": [1] * MANY, "second": "a"}),
+        ("/similarity", {"inputs": {"source_sentence": "a", "sentences": [1] * MANY}}),
+        ("/v1/search", {"queries": [1] * MANY}), ("/v1/search", {"queries": "a", "documents": [1] * MANY}),
+        ("/v1/classify", {"input": "a", "examples": [{str(n): n for n in range(MANY)}] * 3}),
+        ("/v1/compare", {f"field {n}": n for n in range(MANY)}),
+    ],
+)  # fmt: skip
+def test_a_body_with_many_errors_is_refused_with_one_short_sentence(app, path, body):
+    async def use(_):
+        return await ask(app, path, body)
+
+    status, answer = served(app, use)
+    assert 400 <= status < 500
+    assert len(answer) < 300
+
+
+def test_middleware_sees_every_request_and_a_removed_route_is_gone(model):
+    seen, app = [], create_app(Engine(model))
+
+    class Watch:
+        def __init__(self, app):
+            self.app = app
+
+        async def __call__(self, scope, receive, send):
+            seen.append(scope.get("path"))
+            await self.app(scope, receive, send)
+
+    app.add_middleware(Watch)
+
+    async def use(_):
+        return [(await ask(app, path, {"inputs": "It rains."}))[0] for path in ("/embed", "/nowhere", "/health")]
+
+    assert served(app, use) == [200, 404, 405]
+    assert seen[-3:] == ["/embed", "/nowhere", "/health"]
