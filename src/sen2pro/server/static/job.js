@@ -58,9 +58,9 @@ export function showExamples(panel, examples, fields, run) {
   choose(Object.values(examples)[0]);
 }
 
-/** Let a file be chosen, or a file or text be dropped on the form; `use(text)` gets its lines. */
+/** Let a file be chosen, or a file or text be dropped on the tab; `use(text)` gets its lines. */
 export function acceptFiles(form, place, use, kind = 'lines') {
-  const input = find('input[type=file]', form);
+  const input = find('input[type=file]', form), panel = form.closest('[role=tabpanel]');
   const take = async (file) => {
     try {
       use(await openFile(file, kind));
@@ -73,9 +73,9 @@ export function acceptFiles(form, place, use, kind = 'lines') {
     if (input.files[0]) take(input.files[0]);
     input.value = '';
   });
-  form.addEventListener('dragover', (event) => { event.preventDefault(); form.classList.add('over'); });
-  form.addEventListener('dragleave', () => form.classList.remove('over'));
-  form.addEventListener('drop', (event) => {
+  panel.addEventListener('dragover', (event) => { event.preventDefault(); form.classList.add('over'); });
+  panel.addEventListener('dragleave', () => form.classList.remove('over'));
+  panel.addEventListener('drop', (event) => {
     form.classList.remove('over');
     const file = event.dataTransfer.files[0], text = event.dataTransfer.getData('text/plain');
     if (!file && (!text.trim() || event.target.matches('textarea, input'))) return; // the field takes it
