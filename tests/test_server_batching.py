@@ -14,7 +14,7 @@ pytest.importorskip(
     "prometheus_client", reason="the server's packages are not installed: pip install 'sen2pro[server]'"
 )
 
-from sen2pro.server.batching import Batcher, Lane, Ticket, answer, take
+from sen2pro.server.batching import Batcher, Lane, Ticket, answer, late, take
 from sen2pro.server.metrics import Metrics
 from sen2pro.server.problems import Gone, Problem
 
@@ -204,6 +204,25 @@ def test_a_text_that_fails_harms_nobody_else_in_its_batch(caplog):
 
     asyncio.run(run())
     assert "secret" not in caplog.text  # a log holds no text, and the message of an error may quote one
+
+
+def test_a_failed_batch_is_run_again_for_those_alone_who_still_wait():
+    async def run():
+        queue, work = batcher(budget=100), Work()
+        queue.submit(work.lane, ["0"], [1])
+        await until(lambda: work.batches)
+        gone = queue.submit(work.lane, ["bad"] * 20, [1] * 20)
+        stays = queue.submit(work.lane, ["stays"], [1])
+        work.go.release()
+        await until(lambda: len(work.batches) == 2)
+        queue.cancel(gone, late())  # while its batch runs
+        work.go.release(50)
+        assert await stays.future == ["STAYS"]
+        assert work.batches[2:] == [["stays"]]
+        await asyncio.to_thread(queue.close)
+        assert isinstance(gone.future.exception(), Problem)
+
+    asyncio.run(run())
 
 
 def test_what_is_in_hand_is_finished_when_the_queue_is_closed():

@@ -7,10 +7,14 @@ import json
 import pytest
 
 pytest.importorskip("fastapi", reason="the server's packages are not installed: pip install 'sen2pro[server]'")
+from hypothesis import given
+from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
-from sen2pro.server import schemas
+from sen2pro.server import bodies, schemas
+from sen2pro.server.bodies import check_amount
 from sen2pro.server.doors import invalid
+from sen2pro.server.problems import Problem
 
 MANY = 5000
 
@@ -40,6 +44,20 @@ def test_many_unknown_fields_are_told_in_one_sentence():
     problem = invalid(error, schemas.CompareCall)
     assert "the fields are: first, second, model" in problem.message
     assert len(problem.message) < 200
+
+
+@given(st.lists(st.text('",:[]{}\\a'), min_size=2, max_size=30))
+def test_what_stands_in_texts_is_not_counted(texts):
+    body = json.dumps({"input": texts}).encode()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bodies, "MOST_PARTS", 0)
+        patch.setattr(bodies, "MOST_VALUES", len(texts))
+        check_amount(body, 3)  # the object, its field and its list
+        with pytest.raises(Problem, match="2 lists and fields, not 3"):
+            check_amount(body, 2)
+        patch.setattr(bodies, "MOST_VALUES", len(texts) - 1)
+        with pytest.raises(Problem, match=f"{len(texts) - 1} values, not {len(texts)}"):
+            check_amount(body, 3)
 
 
 def test_an_encoding_of_null_is_the_same_as_none():

@@ -7,12 +7,14 @@ import json
 import threading
 
 import pytest
+from labelled_texts import LABELS, TEXTS
 
 pytest.importorskip("fastapi", reason="the server's packages are not installed: pip install 'sen2pro[server]'")
 
 from sen2pro import Sen2Pro
+from sen2pro.classification import Sen2ProClassifier
 from sen2pro.search import Index
-from sen2pro.server import Keys, doors
+from sen2pro.server import Keys, Serving, doors, own_routes
 from sen2pro.server import state as server_state
 from sen2pro.server.app import create_app
 from sen2pro.server.batching import FAREWELLS
@@ -142,6 +144,47 @@ def test_a_search_for_very_many_hits_is_refused(model):
     status, body = served(app, use)
     assert status == 413
     assert "100000 hits" in json.loads(body)["error"]["message"]
+
+
+def test_the_texts_of_hits_and_the_probabilities_of_classes_are_limited(model, monkeypatch):
+    index = Index.build(model, ["It rains.", "I like tea."])
+    classifier = Sen2ProClassifier(model).fit(TEXTS, LABELS)
+    app = create_app(Engine(model, index, classifier))
+    monkeypatch.setattr(own_routes, "_MOST_LETTERS", 100)
+    monkeypatch.setattr(own_routes, "_MOST_SHARES", 3 * len(set(LABELS)))
+
+    async def use(state):
+        return [
+            await ask(app, *call)
+            for call in (
+                ("/v1/search", {"queries": ["rain"] * 5}), ("/v1/search", {"queries": ["rain"] * 6}),
+                ("/v1/classify", {"input": ["rain"] * 3}), ("/v1/classify", {"input": ["rain"] * 4}),
+            )
+        ]  # fmt: skip
+
+    answers = served(app, use)
+    assert [status for status, _ in answers] == [200, 413, 200, 413]
+    assert "the hits of a call may have 100 characters" in json.loads(answers[1][1])["error"]["message"]
+    assert "a call may have 3 texts, not 4" in json.loads(answers[3][1])["error"]["message"]
+
+
+@pytest.mark.parametrize("body", [{"input": [LONG] * 20}, {"input": "a " * 20_000, "user": "a" * (300 << 10)}])
+def test_a_call_that_waits_for_its_tokens_is_given_up_when_its_time_is_up(model, body):
+    """The thread that finds tokens is held up by another call until both have been answered."""
+    app = create_app(Noting(model), Serving(time_limit=0.5))
+
+    async def use(state):
+        state.engine.go.clear()
+        first = asyncio.create_task(ask(app, "/v1/embeddings", {"input": [LONG] * 20}))
+        while "written" not in state.engine.threads:
+            await asyncio.sleep(0.01)
+        try:
+            second = await asyncio.wait_for(ask(app, "/v1/embeddings", body), 20)
+            return await first, second
+        finally:
+            state.engine.go.set()
+
+    assert [status for status, _ in served(app, use)] == [504, 504]
 
 
 def test_bodies_of_all_calls_together_are_limited(app, monkeypatch):

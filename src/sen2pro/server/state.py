@@ -183,8 +183,9 @@ class State:
 
     async def in_time(self, call: Call, function: Callable[..., Result], *arguments: Any) -> Result:
         """Run a part of a call's work aside, unless its client has gone or its time is up."""
+        left = self._time_left(call)
         try:
-            return await asyncio.wait_for(self.aside(function, *arguments), self._time_left(call))
+            return await asyncio.wait_for(self.aside(function, *arguments), left)
         except asyncio.TimeoutError:
             raise late() from None
 
