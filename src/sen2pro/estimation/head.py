@@ -289,7 +289,7 @@ class Head:
         return np.where(self.live["model"], self.correction(states, scalars, spread), 0.0)
 
     def save(self, folder: str | Path) -> None:
-        """Write the numbers as safetensors, and what they are as JSON next to them, in place of a head that is there."""
+        """Write the numbers as safetensors, and what they are as JSON next to them, in place of an older head."""
         from sen2pro.estimation import analytic
 
         maps = self._maps()
