@@ -24,7 +24,7 @@ def main() -> None:
                 page.wait_for_timeout(500)  # the words of a sentence come after its score
                 picture = Image.open(BytesIO(page.screenshot())).convert("RGB")
             path = FOLDER / f"page-{tab.lower()}-{size}-{scheme}.png"
-            picture.quantize(128, dither=Image.Dither.NONE).save(path, optimize=True)
+            picture.quantize(256, kmeans=4, dither=Image.Dither.NONE).save(path, optimize=True)
             print(f"{path.name}: {path.stat().st_size // 1000} kB")
 
 

@@ -131,7 +131,7 @@ async function choose(sentence, isVisible = false) {
   const about = [pill(sentence.score), h('h2', {}, 'The words that carry this sentence')];
   const note = sentence.score == null ? null : h('p', {class: 'note'},
     `More specific than ${Math.round(sentence.score)} % of English sentences, and ${Math.round(sentence.at_length)} % of those of its length. `
-    + 'Without a strongly shaded word, the meaning would move far.');
+    + 'Below each word is its share of the meaning.');
   const fill = (words) => { if (chosen === sentence) detail.replaceChildren(h('div', {class: 'bar'}, ...about, close), words, note ?? ''); };
   fill(sentence.words ? shadedWords(sentence.words) : h('p', {class: 'words waiting', dir: 'auto'}, sentence.text));
   if (sentence.words) return;
