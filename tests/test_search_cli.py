@@ -84,6 +84,7 @@ def test_a_batch_of_queries_becomes_a_table(folder, tmp_path, suffix):
         ((), "give a query, or --batch"),
         (("FOLDER", "q", "--where", "lang"), "--where takes KEY=VALUE"),
         (("FOLDER", "q", "--where", "a.b=c"), "metadata key"),
+        (("FOLDER", "q", *(f"--where=lang=x{n}" for n in range(1001))), "where may have 1,000 values"),
         (("FOLDER", " "), "empty or blank"),
         (("FOLDER", "q", "--confidence", "x"), "there is no search confidence in x"),
         (("FOLDER", "q", "--batch", "a.csv", "b.csv"), "give a query, or --batch"),

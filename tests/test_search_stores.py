@@ -10,6 +10,7 @@ import time
 from functools import cache
 
 import numpy as np
+import psycopg
 import pytest
 from search_stores import STORES, Place, Server
 
@@ -145,6 +146,60 @@ def test_a_filter_leaves_only_what_was_asked_for(place, model, texts):
     assert not index.search(texts[1], where={"lang": "de"}).hits
     assert not index.search(texts[1], where={"new": 1}).hits  # as in JSON, 1 is not true
     index.close()
+
+
+VALUES = [1, 1.0, True, "1", "true", 0, 0.0, -0.0, False, "", 1 << 53, float(1 << 53), 0.1, "0.1", 1e22, -3, -3.5]
+
+
+def test_a_filter_knows_a_number_from_a_truth_value_and_from_a_text(place, model, texts):
+    """As in JSON: 1 is 1.0, but neither true nor "1"."""
+    index = place.build(model, texts[: len(VALUES)], metadata=[{"value": value} for value in VALUES])
+
+    def same(one, other):
+        return one == other and isinstance(one, bool) == isinstance(other, bool)
+
+    for number, asked in enumerate(VALUES):
+        for several in ([asked], [asked, VALUES[number - 5], "nothing", 7]):
+            wanted = {str(row) for row, kept in enumerate(VALUES) if any(same(kept, each) for each in several)}
+            assert {hit.id for hit in index.search("the cat", k=50, where={"value": several})} == wanted, several
+    index.close()
+
+
+def test_a_filter_has_a_thousand_values_and_no_more(place, model, texts):
+    index = place.build(model, texts[:30], metadata=[{"number": n, "name": f"name {n}"} for n in range(30)])
+    for where in (
+        {"number": [*range(-998, 0), 3, 4.0]},
+        {"name": [*(f"nobody {n}" for n in range(998)), "name 3", "name 4"]},
+        {"number": [*range(-498, 0), 3, 4], "name": ["name 2", "name 3", "name 4", *map(str, range(497))]},
+    ):
+        assert {hit.id for hit in index.search("the cat", k=50, where=where)} == {"3", "4"}
+        with pytest.raises(Sen2ProError, match="where may have 1,000 values, all keys together, not 1,001"):
+            index.search("the cat", where={**where, "more": "x"})
+    with pytest.raises(Sen2ProError, match="where may have 1,000 values"):
+        index.search("the cat", where={f"key_{n}": n for n in range(1001)})
+    index.close()
+
+
+def test_few_of_the_keys_of_a_filter_that_finds_nothing_are_looked_for(place, model, texts, monkeypatch):
+    index = place.build(model, texts[:3], metadata=[{"lang": "en"}] * 3)
+    looked, has_key = [], index.store.has_key
+    monkeypatch.setattr(index.store, "has_key", lambda key: looked.append(key) or has_key(key))
+    with pytest.warns(Sen2ProWarning, match="key_0"):
+        assert not index.search("the cat", where={f"key_{n}": n for n in range(1000)}).hits
+    assert len(looked) == 10
+    index.close()
+
+
+def test_a_search_that_the_database_stops_is_not_tried_again(server, model, texts, tmp_path):
+    place = Place("postgres", server, tmp_path)
+    place.build(model, texts[:3]).close()
+    address = f"{server.address}&options=-c%20statement_timeout%3D100"
+    with Index.open(address, model, name=place.name) as index, psycopg.connect(server.address) as holder:
+        holder.execute(f"LOCK TABLE {place.name} IN ACCESS EXCLUSIVE MODE")
+        with pytest.raises(Sen2ProError, match="PostgreSQL stopped this: canceling statement due to statement timeout"):
+            index.search("the cat")
+        holder.rollback()
+        assert len(index.search("the cat")) == 3
 
 
 def test_a_filter_by_a_key_that_no_text_has_warns_and_names_the_keys(place, model, texts, recwarn):

@@ -8,14 +8,20 @@ import threading
 from collections import Counter
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from labelled_texts import LABELS, TEXTS
 
 pytest.importorskip("fastapi", reason="the server's packages are not installed: pip install 'sen2pro[server]'")
 
 from sen2pro import Sen2Pro
+from sen2pro.classification import Sen2ProClassifier
 from sen2pro.search import Index
-from sen2pro.server import Keys, Serving, requests
+from sen2pro.server import Keys, Serving, bodies, requests
 from sen2pro.server.app import create_app
 from sen2pro.server.engine import Engine
+from sen2pro.server.http_errors import RequestError
+from sen2pro.server.routes import search_and_classify
 
 LONG = "the man plays the guitar " * 100
 FITS = "the man plays the guitar " * 40  # into the network
@@ -170,6 +176,61 @@ def test_limits_of_tokenize_and_of_hits(model):
         assert "100000 hits" in json.loads(body)["error"]["message"]
 
     served(app, use)
+
+
+def test_the_texts_of_hits_and_the_probabilities_of_classes_are_limited(model, monkeypatch):
+    index = Index.build(model, ["It rains.", "I like tea."])
+    classifier = Sen2ProClassifier(model).fit(TEXTS, LABELS)
+    app = create_app(Engine(model, index, classifier))
+    monkeypatch.setattr(search_and_classify, "_MOST_CHARACTERS", 100)
+    monkeypatch.setattr(search_and_classify, "_MOST_PROBABILITIES", 3 * len(set(LABELS)))
+
+    async def use(_):
+        return [
+            await ask(app, *call)
+            for call in (
+                ("/v1/search", {"queries": ["rain"] * 5}), ("/v1/search", {"queries": ["rain"] * 6}),
+                ("/v1/classify", {"input": ["rain"] * 3}), ("/v1/classify", {"input": ["rain"] * 4}),
+            )
+        ]  # fmt: skip
+
+    answers = served(app, use)
+    assert [status for status, _ in answers] == [200, 413, 200, 413]
+    assert "100 characters" in json.loads(answers[1][1])["error"]["message"]
+    assert "3 texts, not 4" in json.loads(answers[3][1])["error"]["message"]
+
+
+@pytest.mark.parametrize("body", [{"input": [LONG] * 20}, {"input": "a " * 20_000, "user": "a" * (300 << 10)}])
+def test_a_request_that_waits_for_its_tokens_is_given_up_at_its_deadline(model, body):
+    """Another request holds up the thread that tokenizes until both have been answered."""
+    app = create_app(NotingEngine(model), Serving(time_limit=0.5))
+
+    async def use(service):
+        service.engine.go.clear()
+        first = asyncio.create_task(ask(app, "/v1/embeddings", {"input": [LONG] * 20}))
+        while "decode" not in service.engine.threads:
+            await asyncio.sleep(0.01)
+        try:
+            second = await asyncio.wait_for(ask(app, "/v1/embeddings", body), 20)
+            return await first, second
+        finally:
+            service.engine.go.set()
+
+    assert [status for status, _ in served(app, use)] == [504, 504]
+
+
+@given(st.lists(st.text('",:[]{}\\a'), min_size=2, max_size=30))
+def test_only_values_outside_of_texts_are_counted(texts):
+    body = json.dumps({"input": texts}).encode()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bodies, "MOST_PARTS", 0)
+        patch.setattr(bodies, "MOST_VALUES", len(texts))
+        bodies.check_amount(body, 3)  # the object, its field and its list
+        with pytest.raises(RequestError, match="2 lists and fields, not 3"):
+            bodies.check_amount(body, 2)
+        patch.setattr(bodies, "MOST_VALUES", len(texts) - 1)
+        with pytest.raises(RequestError, match=f"{len(texts) - 1} values, not {len(texts)}"):
+            bodies.check_amount(body, 3)
 
 
 def test_bodies_of_all_requests_together_are_limited(app):

@@ -207,6 +207,24 @@ def test_a_text_that_fails_harms_nobody_else_in_its_batch(caplog):
     assert "secret" not in caplog.text  # a log holds no text, and the message of an error may quote one
 
 
+def test_a_failed_batch_is_run_again_only_for_those_who_still_wait():
+    async def run():
+        queue, work = batcher(budget=100), Work()
+        queue.submit(work.job, ["0"], [1])
+        await until(lambda: work.batches)
+        gone = queue.submit(work.job, ["bad"] * 20, [1] * 20)
+        stays = queue.submit(work.job, ["stays"], [1])
+        work.go.release()
+        await until(lambda: len(work.batches) == 2)
+        queue.cancel(gone)  # while its batch runs
+        work.go.release(50)
+        assert await stays.future == ["STAYS"]
+        assert work.batches[2:] == [["stays"]]
+        await asyncio.to_thread(queue.close)
+
+    asyncio.run(run())
+
+
 def test_the_queue_is_finished_when_it_is_closed():
     async def run():
         queue, work = batcher(), Work(waits=False)

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 
 import numpy as np
 import pytest
+from conftest import WORDS
 from labelled_texts import LABELS, TEXTS
 
 pytest.importorskip("fastapi", reason="the server's packages are not installed: pip install 'sen2pro[server]'")
@@ -99,6 +100,7 @@ HOSTILE = {
         {"queries": [f"{TEXT} {n}" for n in range(2000)], "k": 50, "where": {"number": [5, 6]}},
         {200, 504},
     ),
+    "token ids of very long texts": ("/v1/embeddings", {"input": [[4 + WORDS.index("tomorrow")] * 10_000] * 50}, {413}),
     "a body of empty lists": ("/v1/embeddings", filled(b'{"input":[', b"[],", b"]}"), {413}),
     "a body of numbers": ("/v1/embeddings", filled(b'{"input":[', b"1,", b"]}"), {413}),
     "a body of fields": (

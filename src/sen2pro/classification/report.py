@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics import precision_recall_fscore_support
 
+from sen2pro.files.atomic import replacing, write_text
 from sen2pro.metrics import probabilities as metrics
 from sen2pro.metrics.report import Grid, Result, to_json, to_markdown
 from sen2pro.pictures import BLUE, GREY, single
@@ -75,14 +76,15 @@ def evaluate_on(
 def write(result: Result, folder: str | Path) -> list[Path]:
     """Write a result as JSON, Markdown, PNG and SVG; return the files."""
     target = Path(folder)
-    target.mkdir(parents=True, exist_ok=True)
-    written = [target / f"{result.id}.json", target / f"{result.id}.md"]
-    written[0].write_text(json.dumps(to_json(result), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    written[1].write_text(to_markdown(result), encoding="utf-8")
+    written = [
+        write_text(target / f"{result.id}.json", json.dumps(to_json(result), indent=1, ensure_ascii=False) + "\n"),
+        write_text(target / f"{result.id}.md", to_markdown(result)),
+    ]
     for name, figure in result.figures.items():
         for suffix, metadata in (("png", None), ("svg", {"Date": None})):
             written.append(target / f"{result.id}-{name}.{suffix}")
-            figure.savefig(written[-1], dpi=130, metadata=metadata)
+            with replacing(written[-1]) as temporary:
+                figure.savefig(temporary, format=suffix, dpi=130, metadata=metadata)
     return written
 
 

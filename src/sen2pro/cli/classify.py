@@ -304,19 +304,20 @@ def predict(
             predicted = _from_encoded(classifier, done.output)
         else:
             classifier, predicted = _load(folder, model, Source(input, **reading))
-        total = _write(path, classifier.classes_.tolist(), predicted, ids=ids)
+        total = _write(path, classifier.classes_.tolist(), predicted, ids=ids, overwrite=overwrite)
     Console().say(f"{total} sentence{'s' * (total != 1)} -> {output}")
     notes = [*options.together(gathered, total), *(engines.notes_of(done) if done else ())]
     options.report(notes, classifier.signature_, far=done.report.far if done else 0, total=total)
 
 
 def _write(
-    path: Path, classes: list[Any], predicted: Iterator[tuple[list[Record], Array64]], *, ids: bool
+    path: Path, classes: list[Any], predicted: Iterator[tuple[list[Record], Array64]], *, ids: bool,
+    overwrite: bool,
 ) -> int:  # fmt: skip
     """Write the predictions, and return how many there are."""
     suffix, total = path.suffix.lower(), 0
     names = [*(["id"] if ids else []), "text", "label", "probability"]
-    with replacing(path) as part, part.open("w", encoding="utf-8", newline="") as file:
+    with replacing(path, overwrite=overwrite) as part, part.open("w", encoding="utf-8", newline="") as file:
         table = csv.DictWriter(file, names, delimiter="\t" if suffix == ".tsv" else ",", lineterminator="\n")
         if suffix != ".jsonl":
             table.writeheader()

@@ -154,13 +154,12 @@ def _encoder(crowd: engines.Crowd, model: Sen2Pro, settings: dict[str, Any]) -> 
 
 
 def _check_folder(output: str, overwrite: bool) -> None:
-    from sen2pro.search.folder import exists
+    from sen2pro.search.folder import check_target, exists
 
     path = check_path(output)
     if exists(path) and not overwrite:
         raise Sen2ProError(f"there is an index in {path}; pass --overwrite to replace it")
-    if path.exists() and not exists(path) and (not path.is_dir() or any(path.iterdir())):
-        raise Sen2ProError(f"{path} is not an empty folder; name a new one")
+    check_target(path, overwrite=overwrite)
 
 
 class _Columns:

@@ -59,7 +59,7 @@ def match(
         fitted = MatchConfidence.load(confidence, model=options.load_for_pairs(method, settings))
         rule = fitted.threshold(precision=precision, certainty=certainty, uncovered=uncovered)
         with (
-            replacing(path) as part,
+            replacing(path, overwrite=overwrite) as part,
             part.open("w", encoding="utf-8", newline="") as file,
             progress(number, None, unit="pairs") as advance,
         ):

@@ -41,7 +41,9 @@ def specificity(
     with options.notes() as gathered:
         model = options.load(**settings)
         with progress(number, None, threshold=2048, unit="sentences") as advance:
-            total, kept, ends = score_into(path, model, source, below=below, above=above, sort=sort, advance=advance)
+            total, kept, ends = score_into(
+                path, model, source, below=below, above=above, sort=sort, overwrite=overwrite, advance=advance
+            )
     _show(model, ends)
     chosen = "" if kept == total else f" of {total}"
     Console().say(f"{kept}{chosen} sentence{'s' * (total != 1)} -> {output}")

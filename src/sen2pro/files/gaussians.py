@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 from sen2pro.checks import check_text, listed
 from sen2pro.errors import Sen2ProError, Sen2ProWarning, one_of, shown
 from sen2pro.files import parquet, shards, tensors
-from sen2pro.files.atomic import replacing
+from sen2pro.files.atomic import read_unchanged, replacing
 from sen2pro.files.digests import ContentDigest
 from sen2pro.files.text import check_path
 from sen2pro.gaussian import Gaussian
@@ -107,7 +108,7 @@ class GaussianWriter:
             raise Sen2ProError(f"there is no folder {self.path.parent}")
         if self.path.exists() and not overwrite:
             raise Sen2ProError(f"{self.path} exists; pass overwrite=True to replace it")
-        self._temporary = self.path
+        self._overwrite, self._temporary = overwrite, self.path
         self._open = ExitStack()
         self._digest = ContentDigest()
         self._shape: tuple[int, ...] | None = None  # of the last batch
@@ -122,7 +123,7 @@ class GaussianWriter:
         """The digest of what was written, when all of it is."""
 
     def __enter__(self) -> GaussianWriter:
-        self._temporary = self._open.enter_context(replacing(self.path))
+        self._temporary = self._open.enter_context(replacing(self.path, overwrite=self._overwrite))
         self._open.callback(self._close)
         return self
 
@@ -260,6 +261,10 @@ def read(path: str | Path, *, verify: bool = True) -> Stored:
     none, of a version before 0.5, is read with a warning.
     """
     path = check_path(path)
+    return read_unchanged(path, partial(_read, path, verify))
+
+
+def _read(path: Path, verify: bool) -> Stored:
     if shards.is_folder(path):
         return _read_folder(path, verify)
     if not path.is_file():
@@ -275,7 +280,7 @@ def read(path: str | Path, *, verify: bool = True) -> Stored:
     kept = metadata.get(_DIGEST)
     if verify and kept is None:
         why = "it was written by sen2pro before 0.5 or by another program. Save it again to give it one"
-        warnings.warn(f"{path} has no digest, so damage to it cannot be told; {why}", Sen2ProWarning, stacklevel=3)
+        warnings.warn(f"{path} has no digest, so damage to it cannot be told; {why}", Sen2ProWarning, stacklevel=5)
     elif verify and kept != _digest_value(digest, gaussian.mean.size // gaussian.dim, gaussian.shape, metadata):
         raise Sen2ProError(
             f"{path} was changed or damaged since it was written: its content has another digest. Write it again, or "

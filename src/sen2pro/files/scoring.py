@@ -38,7 +38,7 @@ class Scores(NamedTuple):
 
 def score_into(
     path: Path, model: Any, source: Source, *, below: float | None = None, above: float | None = None,
-    sort: bool = False, advance: Callable[[float], None] = lambda _: None,
+    sort: bool = False, overwrite: bool = True, advance: Callable[[float], None] = lambda _: None,
 ) -> Scores:  # fmt: skip
     """Write how specific every sentence of a source is, by a `Sen2Pro`; rows stand in the order of the source.
 
@@ -48,7 +48,7 @@ def score_into(
     sentences = kept = 0
     ends: list[Scored] = []
     waiting: list[Scored] = []
-    with _table(path, ids=source.id_column is not None) as write:
+    with _table(path, ids=source.id_column is not None, overwrite=overwrite) as write:
         for records in source.chunks(CHUNK):
             result = model.specificity([record.text for record in records], show_progress_bar=advance)
             numbers = zip(result.score.tolist(), result.at_length.tolist(), result.value.tolist(), strict=True)
@@ -77,10 +77,10 @@ def _ends(rows: list[Scored]) -> list[Scored]:
 
 
 @contextmanager
-def _table(path: Path, *, ids: bool) -> Iterator[Callable[[Iterable[Scored]], None]]:
+def _table(path: Path, *, ids: bool, overwrite: bool) -> Iterator[Callable[[Iterable[Scored]], None]]:
     """Give a function that writes rows to a table, which appears under its name when it is complete."""
     suffix = path.suffix.lower()
-    with replacing(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
+    with replacing(path, overwrite=overwrite) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
         if suffix == ".jsonl":
             yield lambda rows: file.writelines(f"{json.dumps(_cells(row, ids), ensure_ascii=False)}\n" for row in rows)
         else:

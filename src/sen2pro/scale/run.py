@@ -434,7 +434,7 @@ class _Run:
             if missing > 0:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.output))
             with (
-                GaussianWriter(self.output, overwrite=True) as writer,
+                GaussianWriter(self.output, overwrite=self.overwrite) as writer,
                 progress(self.report.rows, self.show, unit="sentences", title="joining") as advance,
             ):
                 join(units, writer, advance)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 _CHARACTERS = 30  # of a long text, to be cut off
 _HITS = 25  # to be found and returned
 _ROWS = 2000  # of an index, to be compared with a query or with one value of a filter
+_SENT = 10_000  # characters of a filter, to be sent to a database
 _WARM_UP = "A short one.", "A sentence of some more words, so that the network runs once.", "word " * 200
 
 
@@ -237,7 +238,7 @@ class Engine:
         """Return the cost of a query beside its passes, in tokens."""
         values = sum(len(each) if isinstance(each, list) else 1 for each in (options.where or {}).values())
         rows = self.rows if index is self.index else len(index)
-        return options.k // _HITS + rows * (1 + values) // _ROWS
+        return options.k // _HITS + rows * (1 + values) // _ROWS + len(repr(options.where)) // _SENT
 
     def indexing(self, index: Index) -> BatchJob[tuple[int, Text], None]:
         """Return the job that adds documents to an index; units are the number of a document, its id, and its text."""
