@@ -13,11 +13,12 @@ import pytest
 from page_browser import DESKTOP, ON_PHONE, PHONE, TABS, answered, chromium, expect, open_tab, visit
 from server_process import running
 
+import sen2pro
 from sen2pro.search import Index
 
 pytestmark = pytest.mark.slow
 
-STATIC = Path(__file__).resolve().parents[1] / "src" / "sen2pro" / "server" / "static"
+STATIC = Path(sen2pro.__file__).parent / "server" / "static"
 EVIL = "<img src=x onerror=\"document.title='broken'\"><script>document.title='broken'</script> is a text."
 KEY = "correct-horse-battery-staple"
 FAQ = "To reset your password, open Settings.\nWe ship to all of Europe.\nOur office is in Lyon."
