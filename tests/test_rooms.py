@@ -99,7 +99,7 @@ def test_data_flows_one_way(path):
 @pytest.mark.parametrize("path", FILES, ids=name_of)
 def test_nothing_but_the_command_line_imports_the_laboratory(path):
     if room(name_of(path)) not in ("paper", "cli"):
-        assert not [module for module, _ in imports(path) if module.startswith("sen2pro.paper")]
+        assert not [module for module, _ in imports(path) if module.startswith("sen2pro_lab.paper")]
 
 
 # A framework that is an extra -> the one file that may import it.
