@@ -11,13 +11,14 @@ import numpy as np
 import torch
 
 from sen2pro import Sen2Pro, __version__
+from sen2pro.types import Array
 from sen2pro_lab.paper.store import Store
 
-ROOT = Path(__file__).resolve().parents[1]
-RESULTS = Path(__file__).parent / "results"
+ROOT = Path(__file__).resolve().parents[4]  # of the repository: what is measured is kept there
+RESULTS = ROOT / "lab" / "results" / "benchmarks"
 
 
-def all_samples(model: Sen2Pro, texts: list[str]) -> np.ndarray:
+def all_samples(model: Sen2Pro, texts: list[str]) -> Array:
     """Return all samples (n, N, k) of all texts, those of the model first; they are kept in SEN2PRO_CACHE."""
     return np.concatenate(list(Store().samples(model, texts).values()), axis=1)
 

@@ -1,6 +1,6 @@
 """Find the generic answers of dialogue models by their specificity.
 
-    python benchmarks/generic_answers.py     # needs SEN2PRO_DATA; a minute
+    python -m sen2pro_lab.benchmarks.generic_answers     # needs SEN2PRO_DATA; a minute
 
 Two questions, each with the length in words beside our measure. How well does the specificity of an answer go with
 people's rating of how interesting it is (Persona(M), criterion 4 of 6)? How often is the answer of a person more

@@ -1,6 +1,6 @@
 """Are promised precisions kept? A thousand random splits of labelled pairs, each with a rule and the rest to check it.
 
-    SEN2PRO_DATA=FOLDER python benchmarks/promises.py
+    SEN2PRO_DATA=FOLDER python -m sen2pro_lab.benchmarks.promises
 
 Of all pairs of a set, 1,000 are drawn: half of them fit the probability, the other half, which chose nothing, tests
 thresholds (`sen2pro.confidence.guarantee`). A rule is broken if it fails on all other pairs together. These are a
@@ -10,6 +10,7 @@ sample too, so that a rule which just keeps its promise is seen to break it half
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
 import numpy as np
 from scipy.special import expit
@@ -17,22 +18,19 @@ from scipy.stats import binom
 
 from sen2pro.confidence.candidates import fit, out_of_fold
 from sen2pro.confidence.guarantee import Rule, promise
+from sen2pro.types import Array64
 from sen2pro_lab.benchmarks.common import save
 from sen2pro_lab.contests.pairs import found_sets, read_pairs
 from sen2pro_lab.paper.lab import Lab
 
 SPLITS, LABELS = 1000, 1000
-ASKED = (
-    {"precision": 0.8},
-    {"precision": 0.9},
-    {"recall": 0.9},
-    {"recall": 0.95},
-    {"false_matches": 20},
+ASKED: tuple[dict[str, Any], ...] = (
+    {"precision": 0.8}, {"precision": 0.9}, {"recall": 0.9}, {"recall": 0.95}, {"false_matches": 20},
     {"false_matches": 50},
-)
+)  # fmt: skip
 
 
-def broken(rule: Rule, scores: np.ndarray, labels: np.ndarray) -> bool:
+def broken(rule: Rule, scores: Array64, labels: Array64) -> bool:
     """Tell whether a rule breaks its promise on other pairs."""
     yes = rule.accepts(scores)
     if rule.promised == "precision":
@@ -42,7 +40,7 @@ def broken(rule: Rule, scores: np.ndarray, labels: np.ndarray) -> bool:
     return bool(1000 * (yes & (labels == 0)).mean() > rule.target)
 
 
-def measured(x: np.ndarray, y: np.ndarray, splits: int) -> list[dict[str, float]]:
+def measured(x: Array64, y: Array64, splits: int) -> list[dict[str, float]]:
     """Return, of each promise, how often it was made, how often broken, and the share of pairs with a yes."""
     rng = np.random.default_rng(0)
     rules: list[list[tuple[Rule, bool]]] = [[] for _ in ASKED]

@@ -1,6 +1,6 @@
-"""Measure the server: throughput beside the library's own, latency, the simplest route around an encoder, a soak.
+"""Measure the server: throughput beside the library's own, latency, and a soak.
 
-    python benchmarks/server.py [throughput] [latency] [simplest] [soak] [--seconds 20] [--minutes 10] [--clients 64]
+    python -m sen2pro_lab.benchmarks.server [throughput] [latency] [soak] [--seconds 20] [--minutes 10] [--clients 64]
 
 The server runs on one core and the load generator on another. `throughput` takes turns between the library and the
 server, so that a busy machine slows both. Beside the rate by the clock stands the rate by CPU time, which other
@@ -32,7 +32,7 @@ import psutil
 
 from sen2pro_lab.benchmarks.common import save
 
-PARTS = ("throughput", "latency", "simplest", "soak")
+PARTS = ("throughput", "latency", "soak")
 LATENCY_CLIENTS = (1, 16, 64, 200)
 SOAK_CLIENTS = 200
 TEXTS = 2000
@@ -52,27 +52,6 @@ for line in sys.stdin:
     while time.perf_counter() < until:
         done += len(model.sen2vec(next(parts)))
     print(json.dumps([done / (time.perf_counter() - wall), done / (time.process_time() - cpu)]), flush=True)
-"""
-_SIMPLEST = """
-import sys, torch, uvicorn
-from fastapi import FastAPI
-from pydantic import BaseModel
-from sentence_transformers import SentenceTransformer
-torch.set_num_threads(1)
-app, model = FastAPI(), SentenceTransformer(sys.argv[1], device="cpu")
-
-class Call(BaseModel):
-    input: str
-
-@app.get("/health")
-def health():
-    return "ok"
-
-@app.post("/v1/embeddings")
-def embed(call: Call):
-    return {"data": [{"embedding": model.encode(call.input, show_progress_bar=False).tolist()}]}
-
-uvicorn.run(app, port=int(sys.argv[2]), log_level="error")
 """
 
 
@@ -95,7 +74,9 @@ class Connection(asyncio.Protocol):
     """A connection that sends a call and waits for its answer: as little work as HTTP allows."""
 
     def __init__(self) -> None:
-        self.buffer, self.answer, self.transport = bytearray(), None, None
+        self.buffer = bytearray()
+        self.answer: asyncio.Future[tuple[int, bytes]] | None = None
+        self.transport: Any = None
 
     def connection_made(self, transport: Any) -> None:
         """Keep the transport."""
@@ -119,6 +100,10 @@ class Connection(asyncio.Protocol):
             body = bytes(self.buffer[end + 4 : end + 4 + size])
             del self.buffer[: end + 4 + size]
             self.answer.set_result((int(head[9:12]), body))
+
+    def close(self) -> None:
+        """Close the connection at once."""
+        self.transport.abort()
 
     async def ask(self, call: bytes) -> tuple[int, bytes]:
         """Send a call; return status and body of its answer."""
@@ -153,7 +138,7 @@ async def load(port: int, calls: list[bytes], clients: int, seconds: float) -> t
             latencies.append(time.perf_counter() - began)
             at += 1
         ended.append(time.perf_counter())
-        connection.transport.close()
+        connection.close()
 
     began = time.perf_counter()
     await asyncio.gather(*map(client, range(clients)))
@@ -210,7 +195,8 @@ def cpu_seconds(process: psutil.Process) -> float:
 
 def throughput(arguments: argparse.Namespace, texts: list[str], core: int) -> dict[str, Any]:
     """Take turns: the library's own, our server, and so on."""
-    port, rows = free_port(), {"library": [], "float": [], "base64": []}
+    port = free_port()
+    rows: dict[str, list[list[float]]] = {"library": [], "float": [], "base64": []}
     calls = {
         name: [request({"input": text, "encoding_format": name}) for text in texts] for name in ("float", "base64")
     }
@@ -248,36 +234,16 @@ def percentiles(latencies: list[float]) -> list[float]:
 
 def latency(arguments: argparse.Namespace, texts: list[str], core: int) -> dict[str, Any]:
     """Measure p50 and p99 for several numbers of clients."""
-    port, found = free_port(), {}
+    port = free_port()
+    found: dict[str, list[float]] = {}
     with started(ours(port), core, port):
         calls = [request({"input": text}) for text in texts]
         for clients in LATENCY_CLIENTS:
             rate, latencies = asyncio.run(load(port, calls, clients, arguments.seconds))
-            found[clients] = [rate, *percentiles(latencies)]
-            print(f"{clients:4} clients: {rate:7.1f} texts/s, p50 {found[clients][1]} ms, p99 {found[clients][2]} ms")
+            found[str(clients)] = [rate, *percentiles(latencies)]
+            p50, p99 = found[str(clients)][1:]
+            print(f"{clients:4} clients: {rate:7.1f} texts/s, p50 {p50} ms, p99 {p99} ms")
     return found
-
-
-def simplest(arguments: argparse.Namespace, texts: list[str], core: int) -> dict[str, Any]:
-    """Measure the simplest FastAPI route around SentenceTransformer.encode beside our server, in turns."""
-    from sen2pro.encoder.resolve import resolve
-
-    one, other, found = free_port(), free_port(), {"ours": [], "simplest": []}
-    calls = [request({"input": text}) for text in texts]
-    command = [sys.executable, "-c", _SIMPLEST, str(resolve("all-MiniLM-L6-v2")), str(other)]
-    with started(ours(one), core, one) as first, started(command, core, other) as second:
-        asyncio.run(load(other, calls, 4, 2))
-        for _ in range(arguments.rounds):
-            for name, port, server in (("ours", one, first), ("simplest", other, second)):
-                before = cpu_seconds(server)
-                rate, latencies = asyncio.run(load(port, calls, arguments.clients, arguments.seconds))
-                by_cpu = len(latencies) / (cpu_seconds(server) - before)
-                found[name].append([rate, by_cpu, *percentiles(latencies)])
-                print(f"{name:9} {rate:6.1f} texts/s, {by_cpu:6.1f} texts/CPU s, p50 and p99 {found[name][-1][2:]} ms")
-    medians = {name: [statistics.median(column) for column in zip(*rows, strict=True)] for name, rows in found.items()}
-    ratios = [medians["ours"][i] / medians["simplest"][i] for i in range(2)]
-    print(f"ratio {ratios[0]:.2f} by the clock, {ratios[1]:.2f} by CPU time")
-    return {**found, "ratios": ratios}
 
 
 BAD = (
@@ -287,96 +253,94 @@ BAD = (
 )  # fmt: skip
 
 
-def soak(arguments: argparse.Namespace, texts: list[str], core: int) -> dict[str, Any]:
-    """Run 200 clients for minutes, with bad and cancelled calls among the good ones; check every answer.
+class Soak:
+    """Clients that send good, bad and cancelled calls, and check every answer; `counts` has what came of the calls."""
 
-    Most calls ask for vectors, some compare pairs, which is work of another kind. What went wrong is under `failed`.
-    """
-    from sen2pro import Sen2Pro
-    from sen2pro.confidence.comparison import compare_pairs
+    def __init__(self, port: int, texts: list[str], minutes: float) -> None:
+        from sen2pro import Sen2Pro
+        from sen2pro.confidence.comparison import compare_pairs
 
-    model = Sen2Pro(method="one-pass")
-    expected = model.sen2vec(texts)
-    pairs = compare_pairs(model, texts[:PAIRS], texts[PAIRS : 2 * PAIRS])
-    compared = np.array([[pair.probability, pair.similarity] for pair in pairs])
-    counts: Counter[str] = Counter()
-    memory: list[float] = []
-    port = free_port()
+        model = Sen2Pro(method="one-pass")
+        self.port, self.texts, self.expected = port, texts, model.sen2vec(texts)
+        pairs = compare_pairs(model, texts[:PAIRS], texts[PAIRS : 2 * PAIRS])
+        self.compared = np.array([[pair.probability, pair.similarity] for pair in pairs])
+        self.counts: Counter[str] = Counter()
+        self.memory: list[float] = []
+        self.until = time.perf_counter() + 60 * minutes
 
-    def check(body: bytes, rows: list[int]) -> None:
-        data = json.loads(body)["data"]
-        vectors = np.stack([np.frombuffer(base64.b64decode(row["embedding"]), "<f4") for row in data])
-        right = vectors.shape == (len(rows), 384) and np.abs(vectors - expected[rows]).max() <= TOLERANCE
-        counts["right" if right else "wrong"] += 1
+    async def run(self, server: psutil.Process) -> None:
+        """Run all clients to the end, and look at the memory of the server every five seconds."""
+        await asyncio.gather(self.watch(server), *map(self.client, range(SOAK_CLIENTS)))
 
-    def check_pair(body: bytes, row: int) -> None:
-        (found,) = json.loads(body)["data"]
-        difference = np.abs(np.array([found["probability"], found["similarity"]]) - compared[row]).max()
-        counts["pair right" if difference <= PAIR_TOLERANCE else "wrong"] += 1
-
-    async def client(number: int, until: float) -> None:
-        draw, connection = random.Random(number), await connect(port)
-        while time.perf_counter() < until:
-            dice = draw.random()
-            try:
-                if dice < 0.05:
-                    counts["sent"] += 1
-                    status, body = await asyncio.wait_for(connection.ask(draw.choice(BAD)), 60)
-                    told = 400 <= status < 500 and b"error" in body
-                    counts["refused" if told else "wrong"] += 1
-                    connection.transport.close()
-                    connection = await connect(port)
-                    continue
-                if dice > 0.97:
-                    row = draw.randrange(PAIRS)
-                    call = request({"first": texts[row], "second": texts[PAIRS + row]}, "/v1/compare")
-                    counts["sent"] += 1
-                    status, body = await asyncio.wait_for(connection.ask(call), 60)
-                    if status == 200:
-                        check_pair(body, row)
-                    else:
-                        counts[f"status {status}"] += 1
-                    continue
-                rows = [draw.randrange(len(texts)) for _ in range(1 if dice < 0.92 else 20)]
-                call = request({"input": [texts[row] for row in rows], "encoding_format": "base64"})
-                counts["sent"] += 1
-                if dice < 0.10:
-                    task = asyncio.ensure_future(connection.ask(call))
-                    await asyncio.sleep(draw.random() * 0.3)
-                    task.cancel()
-                    connection.transport.abort()
-                    counts["cancelled"] += 1
-                    connection = await connect(port)
-                    continue
-                status, body = await asyncio.wait_for(connection.ask(call), 60)
-                if status == 200:
-                    check(body, rows)
-                else:
-                    counts[f"status {status}"] += 1
-            except (asyncio.TimeoutError, ConnectionError):
-                counts["lost"] += 1
-                connection = await connect(port)
-        connection.transport.close()
-
-    async def watch(server: psutil.Process, until: float) -> None:
-        while time.perf_counter() < until:
-            memory.append(server.memory_info().rss / 2**20)
+    async def watch(self, server: psutil.Process) -> None:
+        """Note the memory of the server in MiB."""
+        while time.perf_counter() < self.until:
+            self.memory.append(server.memory_info().rss / 2**20)
             await asyncio.sleep(5)
 
-    async def run(server: psutil.Process) -> None:
-        until = time.perf_counter() + 60 * arguments.minutes
-        await asyncio.gather(watch(server, until), *(client(number, until) for number in range(SOAK_CLIENTS)))
+    async def client(self, number: int) -> None:
+        """Send calls, one after the other."""
+        draw, connection = random.Random(number), await connect(self.port)
+        while time.perf_counter() < self.until:
+            try:
+                if not await self.call(draw, connection):
+                    connection = await connect(self.port)
+            except (asyncio.TimeoutError, ConnectionError):
+                self.counts["lost"] += 1
+                connection = await connect(self.port)
+        connection.close()
 
+    async def call(self, draw: random.Random, connection: Connection) -> bool:
+        """Send a call of some kind and check its answer; return whether the connection can be used again."""
+        dice, row = draw.random(), draw.randrange(PAIRS)
+        rows = [draw.randrange(len(self.texts)) for _ in range(1 if dice < 0.92 else 20)]
+        if dice < 0.05:
+            content = draw.choice(BAD)
+        elif dice > 0.97:
+            content = request({"first": self.texts[row], "second": self.texts[PAIRS + row]}, "/v1/compare")
+        else:
+            content = request({"input": [self.texts[i] for i in rows], "encoding_format": "base64"})
+        self.counts["sent"] += 1
+        if 0.05 <= dice < 0.10:
+            task = asyncio.ensure_future(connection.ask(content))
+            await asyncio.sleep(draw.random() * 0.3)
+            task.cancel()
+            connection.close()
+            self.counts["cancelled"] += 1
+            return False
+        status, body = await asyncio.wait_for(connection.ask(content), 60)
+        if dice < 0.05:
+            self.counts["refused" if 400 <= status < 500 and b"error" in body else "wrong"] += 1
+            connection.close()
+            return False
+        if status != 200:
+            self.counts[f"status {status}"] += 1
+        elif dice > 0.97:
+            (found,) = json.loads(body)["data"]
+            far = np.abs(np.array([found["probability"], found["similarity"]]) - self.compared[row]).max()
+            self.counts["pair right" if far <= PAIR_TOLERANCE else "wrong"] += 1
+        else:
+            data = json.loads(body)["data"]
+            vectors = np.stack([np.frombuffer(base64.b64decode(each["embedding"]), "<f4") for each in data])
+            right = vectors.shape == (len(rows), 384) and np.abs(vectors - self.expected[rows]).max() <= TOLERANCE
+            self.counts["right" if right else "wrong"] += 1
+        return True
+
+
+def soak(arguments: argparse.Namespace, texts: list[str], core: int) -> dict[str, Any]:
+    """Run 200 clients for minutes. Most calls ask for vectors, some compare pairs; `failed` has what went wrong."""
+    port = free_port()
     with started(ours(port), core, port) as server:
-        asyncio.run(run(server))
+        soaking = Soak(port, texts, arguments.minutes)
+        asyncio.run(soaking.run(server))
         metrics = urllib.request.build_opener(urllib.request.ProxyHandler({})).open(f"http://127.0.0.1:{port}/metrics")
         left = [line for line in metrics.read().decode().splitlines() if line.startswith("sen2pro_queue_texts ")]
+    counts, memory = soaking.counts, soaking.memory
     settled = memory[len(memory) // 5 :]
     print(dict(counts), f"memory {settled[0]:.0f} -> {settled[-1]:.0f} MiB (most {max(memory):.0f})", *left)
-    outcomes = sum(number for name, number in counts.items() if name != "sent")
     failed = [f"{counts[name]} {name}" for name in ("wrong", "lost") if counts[name]]
-    if outcomes != counts["sent"]:
-        failed.append(f"{counts['sent']} calls were sent, but {outcomes} outcomes counted")
+    if counts.total() != 2 * counts["sent"]:
+        failed.append(f"{counts['sent']} calls were sent, but {counts.total() - counts['sent']} outcomes counted")
     return {
         "minutes": arguments.minutes, "clients": SOAK_CLIENTS, "counts": dict(counts), "memory": memory,
         "failed": failed,

@@ -1,19 +1,18 @@
 """Draw docs/specificity.png: people's ratings against the score of one pass, on three rated sets.
 
-python benchmarks/specificity_chart.py      # SEN2PRO_DATA names the folder of evaluation data
+python -m sen2pro_lab.benchmarks.specificity_chart      # SEN2PRO_DATA names the folder of evaluation data
 """
 
 from __future__ import annotations
-
-from pathlib import Path
 
 import numpy as np
 
 from sen2pro import Sen2Pro
 from sen2pro.pictures import single
+from sen2pro_lab.benchmarks.common import ROOT
 from sen2pro_lab.contests.specificity import read_rated
 
-TARGET = Path(__file__).parents[1] / "docs" / "specificity.png"
+TARGET = ROOT / "docs" / "specificity.png"
 SETS = {
     "twitter": "984 tweets",
     "movie": "920 sentences of film reviews",

@@ -1,7 +1,7 @@
 """How long until the first answer? CPU time of whole processes, as multiples of `import torch` in the same run.
 
-    python benchmarks/startup.py             # median of 5, one thread; exit code 1 above the budget
-    python benchmarks/startup.py --repeats 9
+    python -m sen2pro_lab.benchmarks.startup             # median of 5, one thread; exit code 1 above the budget
+    python -m sen2pro_lab.benchmarks.startup --repeats 9
 
 The contestants take turns, so that a noisy machine treats them alike.
 """

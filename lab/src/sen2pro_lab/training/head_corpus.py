@@ -106,7 +106,7 @@ def dictionary(folder: Path, name: str) -> list[str]:
     """Return the entries of a dictionary of dictd, without headwords, marks of references and notes in brackets."""
     with gzip.open(folder / f"usr/share/dictd/{name}.dict.dz", "rt", encoding="utf-8", errors="ignore") as file:
         blocks = re.split(r"\n(?=\S)", file.read())[20:]
-    found = []
+    found: list[str] = []
     for block in blocks:
         block = re.sub(r"\[[^\]]*\]|<[^>]*>|--[A-Z][\w. ]+|\(\d{4}-\d\d-\d\d\)|https?:\S+", "", block)
         body = block.split("\n", 1)[-1]
@@ -132,7 +132,7 @@ def fiction(folder: Path) -> list[str]:
 
 def countries(folder: Path) -> list[str]:
     """Return history, economy and other running text of the World Factbook of 2015."""
-    found = []
+    found: list[str] = []
 
     def walk(value: object) -> None:
         if isinstance(value, dict):
