@@ -1,6 +1,6 @@
 """Measure search: what an index costs beside the same engine alone, and what its answers are worth.
 
-    SEN2PRO_DATA=FOLDER python -m sen2pro_lab.benchmarks.search [engines] [answers] [duplicates]
+    SEN2PRO_DATA=FOLDER python -m sen2pro_lab.benchmarks.search [engines] [answers]
 
 Rows of `engines` are real vectors (EvalRank, CLINC150, DBpedia: 51,000) and noisy copies of them: to encode 100,000
 texts takes long, and an engine sees vectors only. Both sides are asked in turns, query by query. The time of a query is
@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from sen2pro import Gaussian, Sen2Pro, Sen2ProWarning
-from sen2pro.confidence import MatchConfidence, promise
+from sen2pro.confidence import promise
 from sen2pro.confidence.search import SearchConfidence
 from sen2pro.pictures import GREY, panels
 from sen2pro.search import Index
@@ -197,47 +197,11 @@ def _draw(curves: dict[str, Any]) -> None:
     print(f"-> {PICTURE.relative_to(ROOT)}")
 
 
-def duplicates(model: Sen2Pro) -> dict[str, Any]:
-    """Compare ways to tell duplicates on QQP: found at equal precision; and the false hits of a cache."""
-    first, second, _, _, y = search_data.pairs(model, "qqp_train")
-    asked_first, asked_second, a, b, wanted = search_data.pairs(model, "qqp_test")
-    cosine = (a.plain.astype(float) * b.plain).sum(axis=1)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", Sen2ProWarning)
-        confidence = MatchConfidence().fit(model, first, second, y.tolist())
-        probability = np.asarray(confidence.probability(asked_first, asked_second))
-        rules = {target: confidence.threshold(precision=target) for target in (0.7, 0.75, 0.8, 0.9)}
-    results: dict[str, Any] = {"at equal precision": {}, "cache": {}}
-    for target in (0.75, 0.8, 0.85, 0.9):
-        found = {name: found_at(sure, wanted, target) for name, sure in (("fitted", probability), ("cosine", cosine))}
-        results["at equal precision"][target] = found
-        print("duplicates found at a precision of", target, found, flush=True)
-    for limit in (0.8, 0.9, 0.95):
-        hit = cosine >= limit
-        results["cache"][f"cosine {limit}"] = [float(hit.mean()), float(1 - wanted[hit].mean())]
-    for target, rule in rules.items():
-        hit = np.zeros(len(wanted), bool) if rule is None else rule.accepts(probability)
-        results["cache"][f"promised {target}"] = [
-            float(hit.mean()),
-            float(1 - wanted[hit].mean()) if hit.any() else None,
-        ]
-    print("cache: share of hits, false hits among them", results["cache"], flush=True)
-    return results
-
-
-def found_at(sure: Array64, wanted: Labels, precision: float) -> float:
-    """Return the largest share of the duplicates that are found at a precision, known afterwards."""
-    order = np.argsort(-sure, kind="stable")
-    right = np.cumsum(wanted[order])
-    enough = right >= precision * np.arange(1, len(right) + 1)
-    return float(right[enough].max(initial=0) / wanted.sum())
-
-
 def main() -> None:
     """Run the parts that are asked for, or all."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     ways: dict[str, Callable[[Sen2Pro], dict[str, Any]]] = {
-        "engines": lambda model: engines(model, options.rows), "answers": answers, "duplicates": duplicates,
+        "engines": lambda model: engines(model, options.rows), "answers": answers,
     }  # fmt: skip
     parser.add_argument("parts", nargs="*", default=[*ways], choices=[*ways, []])
     parser.add_argument("--rows", type=int, default=100_000, help="of all engines")

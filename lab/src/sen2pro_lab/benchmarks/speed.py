@@ -11,11 +11,9 @@ the clock is CPU time. Also measured: what share of the time the matrix products
 from __future__ import annotations
 
 import argparse
-import gc
 import statistics
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -54,22 +52,6 @@ def seconds(work: Callable[[], object]) -> float:
     start = clock()
     work()
     return clock() - start
-
-
-def peak_memory(work: Callable[[], object]) -> float | None:
-    """Return by how many MB a piece of work raises the memory of this process (Linux only)."""
-    status, reset = Path("/proc/self/status"), Path("/proc/self/clear_refs")
-    if not reset.exists():
-        return None
-    gc.collect()
-    reset.write_text("5")  # forget the peak so far
-
-    def kilobytes(name: str) -> int:
-        return int(next(line for line in status.read_text().splitlines() if line.startswith(name)).split()[1])
-
-    before = kilobytes("VmRSS")
-    work()
-    return (kilobytes("VmHWM") - before) / 1024
 
 
 def shares(model: Sen2Pro, sentences: list[str], times: dict[str, list[float]]) -> dict[str, float]:
@@ -160,13 +142,9 @@ def contest(options: argparse.Namespace) -> dict[str, Any]:
             "low": min(found) / a,
             "high": max(found) / a,
             "sentences per second": len(sentences) / median,
-            "peak MB": peak_memory(contestants[name]) if "naive" not in name else None,
         }
-        memory = "" if row["peak MB"] is None else f"   {row['peak MB']:6.0f} MB"
         spread = f"({row['low']:.2f} to {row['high']:.2f})"
-        print(
-            f"  {name:32s} {row['cost']:6.2f} a   {spread:18s} {row['sentences per second']:8.1f} sentences/s{memory}"
-        )
+        print(f"  {name:32s} {row['cost']:6.2f} a   {spread:18s} {row['sentences per second']:8.1f} sentences/s")
     results: dict[str, Any] = {"contest": rows, "signature": str(exact.signature()), "sentences": len(sentences)}
     results["largest difference from encode"] = float(np.abs(plain - fast).max())
     print(f"  plain pass against encode: largest difference {results['largest difference from encode']:.1e}")

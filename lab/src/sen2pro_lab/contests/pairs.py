@@ -13,10 +13,11 @@ from sen2pro.confidence.candidates import TITLES, WITH, WITHOUT, losses
 from sen2pro.confidence.choosing import choose
 from sen2pro.confidence.default import shipped_slope
 from sen2pro.confidence.features import Encoded, features
-from sen2pro.confidence.measures import calibration_error, mean_statistic
+from sen2pro.confidence.measures import calibration_error, mean_statistic, value_of
 from sen2pro.confidence.report import measured, two_columns
 from sen2pro.errors import Sen2ProError
 from sen2pro.types import Array64
+from sen2pro_lab.metrics.abstention import share_answered
 from sen2pro_lab.metrics.comparisons import Board, Points
 from sen2pro_lab.metrics.report import Grid, Result
 from sen2pro_lab.paper import catalogue
@@ -133,7 +134,7 @@ def _measures(logits: Array64, labels: Array64) -> dict[str, float]:
         "calibration_low": low,
         "calibration_high": high,
         "risk_coverage": risk_coverage(p, labels),
-        "answered": answered(p, labels, _PRECISION),
+        "answered": value_of(share_answered(p, labels, _PRECISION), len(p)),
     }
 
 
@@ -157,18 +158,6 @@ def risk_coverage(p: Array64, labels: Array64) -> float:
     wrong = (p >= 0.5) != (labels == 1)
     order = np.argsort(-np.abs(p - 0.5), kind="stable")
     return float((np.cumsum(wrong[order]) / np.arange(1, len(p) + 1)).mean())
-
-
-def answered(p: Array64, labels: Array64, precision: float) -> float:
-    """Return the largest share that can be called a match at a precision, with hindsight.
-
-    >>> answered(np.array([0.9, 0.8, 0.7, 0.6]), np.array([1.0, 1.0, 0.0, 0.0]), 0.95)
-    0.5
-    """
-    order = np.argsort(-p, kind="stable")
-    ends = np.r_[np.diff(p[order]) != 0, True]  # equal probabilities are called alike
-    good = (np.cumsum(labels[order]) / np.arange(1, len(p) + 1) >= precision) & ends
-    return float((np.flatnonzero(good)[-1] + 1) / len(p)) if good.any() else 0.0
 
 
 def _points(logits: Mapping[str, Array64], baseline: str, labels: Array64) -> Any:

@@ -2,8 +2,8 @@
 
     SEN2PRO_DATA=FOLDER python -m sen2pro_lab.training.default_confidence
 
-A default must serve text from sources that it has not seen. So candidates are compared, and the width of the interval
-is set, by leaving out one of the six sources of the training part at a time.
+A default must serve text from sources that it has not seen. So the width of the interval is set by leaving out one of
+the six sources of the training part at a time.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from scipy.optimize import curve_fit
 from scipy.special import expit
 
 from sen2pro import Sen2Pro
-from sen2pro.confidence.candidates import fit, logistic, losses
+from sen2pro.confidence.candidates import logistic, losses
 from sen2pro.confidence.default import FILE, HIGHEST, MATTERS, Default, terms
 from sen2pro.confidence.features import encode, features, names
 from sen2pro.files import documents
@@ -58,19 +58,6 @@ def grade(cosine: Array64, gold: Array64) -> Array64:
 
 def same_meaning(cosine: Array64, y: Array64) -> Array64:
     return logistic(terms(cosine)[:, 1:], y, np.zeros(2), 1e-3)
-
-
-def by_source(train: Pairs) -> dict[str, float]:
-    """Return the log-loss of P(same meaning) for each candidate, on sources that were left out."""
-    y = (train.gold >= SAME).astype(float)
-    costs: dict[str, list[Array64]] = {"shipped": [], "platt": [], "lengths": [], "distribution": []}
-    for source in np.unique(train.source):
-        held = train.source == source
-        numbers = same_meaning(train.features[~held, 0], y[~held])
-        costs["shipped"].append(losses(terms(train.features[held, 0]) @ numbers, y[held]))
-        for name, found in list(costs.items())[1:]:
-            found.append(losses(fit(name, train.features[~held], y[~held]).logits(train.features[held]), y[held]))
-    return {name: float(np.concatenate(found).mean()) for name, found in costs.items()}
 
 
 def errors_by_source(cosine: Array64, gold: Array64, source: Array64) -> Array64:
@@ -121,8 +108,6 @@ def main() -> None:
     """Fit, write, measure."""
     model = Sen2Pro("all-MiniLM-L6-v2", method="one-pass")
     train = read(model, "stsb_train")
-    compared = by_source(train)
-    print("log-loss on a source left out:", {name: round(value, 4) for name, value in compared.items()})
     default = fitted(model, train)
     documents.write(FILE, vars(default))
     print(FILE.read_text(encoding="utf-8"))
@@ -130,7 +115,7 @@ def main() -> None:
     for name in EVALUATED:
         results[name] = measured(default, read(model, name))
         print(name, {key: round(value, 3) for key, value in results[name].items()}, flush=True)
-    save("default_confidence", {"log_loss_on_a_source_left_out": compared, "sets": results})
+    save("default_confidence", {"sets": results})
 
 
 if __name__ == "__main__":

