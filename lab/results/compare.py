@@ -1,4 +1,4 @@
-"""Did a change of the code move a number? Compare two folders of results: `python results/compare.py BEFORE AFTER`.
+"""Did a change of the code move a number? Compare two folders of results: `python lab/results/compare.py BEFORE AFTER`.
 
 Every number of every table in BEFORE must stand in AFTER, under the same labels and up to rounding; so must the title.
 Rows that are only in AFTER are counted, and so are words of verdicts and notes that changed. Times are passed over.

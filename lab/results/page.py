@@ -1,4 +1,4 @@
-"""Write docs/results.md from the JSON files of this folder: `python results/page.py`."""
+"""Write docs/results.md from the JSON files of this folder: `python lab/results/page.py`; `make docs` does."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from sen2pro_lab.metrics.report import Result, read, to_markdown
 
 HERE = Path(__file__).resolve().parent
-PAGE = HERE.parent / "docs" / "results.md"
+PAGE = HERE.parents[1] / "docs" / "results.md"
 FOLDERS = {
     "all-MiniLM-L6-v2": "all-MiniLM-L6-v2, exact sampling",
     "all-MiniLM-L6-v2-one-pass": "all-MiniLM-L6-v2, one pass",
@@ -32,7 +32,7 @@ def main() -> None:
         pictures = os.path.relpath(HERE / name, PAGE.parent) + "/"
         parts += [f'<a id="{anchor(title, r)}"></a>\n\n' + to_markdown(r, level=3, pictures=pictures) for r in found]
     PAGE.write_text("\n\n".join(part.strip() for part in parts) + "\n", encoding="utf-8")
-    print(f"-> {PAGE.relative_to(HERE.parent)}")
+    print("-> docs/results.md")
 
 
 def items(result: Result) -> str:
