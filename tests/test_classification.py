@@ -4,8 +4,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from labelled_texts import LABELS, TEXTS, gaussians
-from small_data import sentences
+from labelled_texts import LABELS, TEXTS, gaussians, sentences
 
 from sen2pro import Sen2Pro
 from sen2pro.classification import Sen2ProClassifier

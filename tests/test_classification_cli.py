@@ -8,13 +8,12 @@ import sys
 import threading
 from pathlib import Path
 
-import numpy as np
 import pytest
 from labelled_texts import MONEY, SPORT
 from sklearn.metrics import precision_recall_fscore_support
 from typer.testing import CliRunner
 
-from sen2pro.classification import Sen2ProClassifier, report
+from sen2pro.classification import Sen2ProClassifier
 from sen2pro.cli import classify
 from sen2pro.cli.app import app
 from sen2pro.files.sentences import Source
@@ -117,23 +116,14 @@ def test_what_is_predicted_can_be_read_again(trained, tmp_path, suffix):
 
 def test_files_are_replaced_only_if_asked_for(trained, tmp_path):
     data = table(tmp_path / "data.csv", ROWS)
-    (tmp_path / "out.csv").write_text("mine")
-    (tmp_path / "report").mkdir()
-    (tmp_path / "report/classification.json").write_text("mine")
-    (tmp_path / "file").touch()
-    for command, kept, message in (
-        (["predict", trained, data, tmp_path / "out.csv"], "out.csv", "out.csv exists; pass --overwrite"),
-        (["evaluate", trained, data, "-o", tmp_path / "report"], "report/classification.json", "pass --overwrite"),
-    ):
-        code, output = run(*command)
-        assert code == 2
-        assert message in output
-        assert (tmp_path / kept).read_text() == "mine"
-        assert run(*command, "--overwrite")[0] == 0
-        assert (tmp_path / kept).read_text() != "mine"
-    code, output = run("evaluate", trained, data, "-o", tmp_path / "file")
+    output = tmp_path / "out.csv"
+    output.write_text("mine")
+    code, said = run("predict", trained, data, output)
     assert code == 2
-    assert "file is not a folder" in output
+    assert "out.csv exists; pass --overwrite" in said
+    assert output.read_text() == "mine"
+    assert run("predict", trained, data, output, "--overwrite")[0] == 0
+    assert output.read_text() != "mine"
 
 
 def test_a_file_without_sentences_is_an_error(trained, encoder, tmp_path):
@@ -149,21 +139,28 @@ def test_a_file_without_sentences_is_an_error(trained, encoder, tmp_path):
     assert not (tmp_path / "out.csv").exists()
 
 
-def test_an_evaluation_prints_measures_and_writes_a_report_with_pictures(trained, tmp_path):
+def test_an_evaluation_prints_the_measures_and_each_class(trained, tmp_path):
     data = table(tmp_path / "test.csv", ROWS)
-    code, output = run("evaluate", trained, data, "--output", tmp_path / "report")
+    code, output = run("evaluate", trained, data)
     assert code == 0, output
-    for words in ("accuracy", "log-loss", "expected calibration error", "surest 80 %", "signature: model:"):
+    for words in (
+        "8 sentences, 2 classes",
+        "log-loss",
+        "expected calibration error",
+        "surest 80 %",
+        "signature: model:",
+    ):
         assert words in output
-    for words in ("recall", "precision", "F1", "macro average"):
-        assert words in output
-    names = {path.name for path in (tmp_path / "report").iterdir()}
-    pictures = {f"classification-{kind}.{suffix}" for kind in ("confusion", "reliability") for suffix in ("png", "svg")}
-    assert names == {"classification.json", "classification.md", *pictures}
-    numbers = json.loads((tmp_path / "report/classification.json").read_text())["numbers"][0]
-    assert sum(map(sum, numbers["confusion"])) == numbers["n"] == 8
-    assert numbers["accuracy"] == sum(numbers["confusion"][i][i] for i in range(2)) / 8
-    assert numbers["macro average"]["F1"] == pytest.approx(sum(numbers["F1"]) / 2)
+    cells = {line.split("│")[1].strip(): line.split("│")[2:-1] for line in output.splitlines() if "│" in line}
+    truth = [label for _, label in ROWS]
+    code, output = run("predict", trained, data, tmp_path / "out.csv")
+    assert code == 0, output
+    predicted = [row["label"] for row in csv.DictReader((tmp_path / "out.csv").open())]
+    right = sum(a == b for a, b in zip(truth, predicted, strict=True)) / len(truth)
+    assert float(cells["accuracy"][0]) == pytest.approx(right, abs=1e-4)
+    expected = precision_recall_fscore_support(truth, predicted, labels=["money", "sport"], zero_division=0)
+    for name, precision, recall, f1, n in zip(("money", "sport"), *expected, strict=True):
+        assert [float(cell) for cell in cells[name]] == pytest.approx([n, recall, precision, f1], abs=1e-3)
 
 
 def test_an_evaluation_goes_by_chunks_and_reads_pipes(trained, tmp_path, monkeypatch):
@@ -188,79 +185,6 @@ def test_an_evaluation_goes_by_chunks_and_reads_pipes(trained, tmp_path, monkeyp
         writer.start()
         assert expected in run("evaluate", trained, pipe)[1]
         writer.join()
-
-
-def test_measures_of_each_class_are_scikit_learns():
-    rng = np.random.default_rng(0)
-    truth, predicted = rng.integers(0, 4, 50), rng.integers(1, 5, 50)  # 0 is never called, 4 never true, 5 neither
-    result = report.evaluate_on(np.eye(6)[predicted], truth, range(6), signature="s", name="n", pictures=False)
-    names = ("precision", "recall", "F1")
-    expected = precision_recall_fscore_support(truth, predicted, labels=range(6), zero_division=0)
-    np.testing.assert_allclose([result.numbers[0][name] for name in names], expected[:3])
-    average = precision_recall_fscore_support(truth, predicted, average="macro", zero_division=0)
-    np.testing.assert_allclose([result.numbers[0]["macro average"][name] for name in names], average[:3])
-    assert result.grids[1].rows[0][:3] == ["0", str((truth == 0).sum()), "0.000"]
-    assert result.grids[1].rows[5] == ["5", "0", "–", "–", "–"]
-
-
-def test_pictures_say_what_they_show(tmp_path):
-    long = "a class with a very long name that goes on"
-    rng = np.random.default_rng(0)
-    result = report.evaluate_on(
-        rng.dirichlet([1] * 3, 40), rng.integers(0, 3, 40), [long, "cost $^$ x", "c"], signature="s",
-        name="mine $^$ on x", pictures=True,
-    )  # fmt: skip
-    assert len(report.write(result, tmp_path / "report")) == 6
-    axes = result.figures["confusion"].axes[0]
-    assert (axes.get_xlabel(), axes.get_ylabel()) == ("predicted", "truth")
-    names = [label.get_text() for label in axes.get_xticklabels()]
-    assert names[1:] == ["cost $^$ x", "c"]
-    assert len(names[0]) == 25
-    assert (names[0][:5], names[0][-5:]) == (long[:5], long[-5:])
-    for figure in result.figures.values():
-        assert figure.get_suptitle().startswith("mine $^$ on x\n40 sentences, accuracy 0.")
-        _everything_inside(figure)
-
-
-@pytest.mark.parametrize(
-    ("names", "turned"), [("0123456789", False), (["sport", "money"], False), (14 * ["x" * 60], True)]
-)
-def test_names_are_turned_only_where_they_are_too_long(names, turned):
-    figure = report.confusion_matrix(np.eye(len(names), dtype=np.int64), names, "title")
-    assert (figure.axes[0].get_xticklabels()[0].get_rotation() != 0) is turned
-    _everything_inside(figure)
-
-
-def _everything_inside(figure):
-    figure.draw_without_rendering()
-    width, height = figure.bbox.size
-    for artist in [axis.label for axes in figure.axes for axis in (axes.xaxis, axes.yaxis)] + [
-        label for axes in figure.axes for label in (*axes.get_xticklabels(), *axes.get_yticklabels())
-    ]:
-        box = artist.get_window_extent()
-        assert min(box.x0, box.y0, width - box.x1, height - box.y1) >= 0, artist
-
-
-def test_a_reliability_diagram_shows_only_bins_that_hold_something():
-    probabilities = np.array([[0.95, 0.05], [0.95, 0.05], [0.55, 0.45]])
-    figure = report.reliability_diagram(probabilities, np.array([0, 1, 1]), "title")
-    upper, lower = figure.axes
-    points = next(line for line in upper.lines if line.get_marker() == "o")
-    np.testing.assert_allclose(points.get_xydata(), [[0.55, 0], [0.95, 0.5]])
-    assert sorted(bar.get_height() for bar in lower.patches if bar.get_height()) == [1, 2]
-    assert [text.get_text() for text in lower.texts] == ["1", "2"]
-
-
-def test_numbers_and_words_are_written_before_the_pictures(tmp_path):
-    class Broken:
-        def savefig(self, *_, **__):
-            raise RuntimeError
-
-    result = report.evaluate_on(np.eye(2), np.arange(2), ["a", "b"], signature="s", name="n", pictures=False)
-    result.figures = {"confusion": Broken()}
-    with pytest.raises(RuntimeError):
-        report.write(result, tmp_path)
-    assert {path.name for path in tmp_path.iterdir()} == {"classification.json", "classification.md"}
 
 
 def test_whole_numbers_stay_whole_numbers(encoder, tmp_path):

@@ -1,8 +1,6 @@
 """The probability of a match: learned from labelled pairs, honest about what the distribution adds, saved and read."""
 
 import json
-import os
-import warnings
 from dataclasses import asdict
 from pathlib import Path
 
@@ -19,9 +17,9 @@ from sen2pro.confidence.choosing import folds
 from sen2pro.confidence.comparison import compare_pairs
 from sen2pro.confidence.default import shipped, shipped_slope
 from sen2pro.confidence.features import features, names
+from sen2pro.confidence.measures import calibration_error
 from sen2pro.confidence.saving import FILE
 from sen2pro.errors import Sen2ProError, Sen2ProWarning
-from sen2pro.metrics.probabilities import calibration_error
 
 SAVED = Path(__file__).with_name("saved")
 WORDS = "red green blue old new big small warm cold fast slow dark".split()
@@ -375,46 +373,3 @@ def test_a_folder_of_version_0_6_says_the_same(tiny, tmp_path):
     assert found.pairs_ is None
     assert found.threshold(recall=0.5) is not None
     assert found.report().pairs == 40
-
-
-@pytest.mark.data
-@pytest.mark.slow
-def test_intervals_hold_nine_in_ten_grades_of_sts_b_test(one_pass, monkeypatch):
-    from sen2pro.paper.data import DataMissing, read_sts
-
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    if not os.environ.get("SEN2PRO_DATA"):
-        pytest.skip("set SEN2PRO_DATA to a folder of evaluation data")
-    try:
-        pairs = read_sts("stsb_test")
-    except DataMissing as error:
-        pytest.skip(str(error))
-    left, right = (one_pass.sen2vec(list(side)).astype(float) for side in (pairs.left, pairs.right))
-    _, low, high = shipped().grade((left * right).sum(axis=1))
-    assert abs(((pairs.gold >= low) & (pairs.gold <= high)).mean() - 0.9) < 0.02
-
-
-def test_the_contest_reads_sets_by_their_names(shared_folder, tmp_path, monkeypatch):
-    from small_data import table
-
-    from sen2pro.paper.lab import Lab
-    from sen2pro.paper.store import Store
-    from sen2pro.paper.tables.contest_pairs import c2
-
-    rng = np.random.default_rng(0)
-    for part in ("train", "test"):
-        rows = []
-        for i in range(60):
-            first = " ".join(rng.choice(WORDS, 4))
-            second = " ".join(rng.permutation(first.split())) if i % 2 else " ".join(rng.choice(WORDS, 4))
-            rows.append((first, second, i % 2))
-        table(tmp_path / f"data/confidence/shuffled_{part}.tsv", ("sentence1", "sentence2", "label"), rows)
-    monkeypatch.setenv("SEN2PRO_DATA", str(tmp_path / "data"))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        result = c2(Lab(str(shared_folder), samples=4, store=Store(tmp_path / "kept", show=False)))
-    ways = [row[1].removesuffix(" *") for row in result.grids[0].rows if row[0] == "shuffled"]
-    assert len(ways) == 5
-    assert ways[-1] == "logistic, with the distribution"
-    assert len(result.grids[1].rows) == 4
-    assert [row for row in result.grids[0].rows if row[0] == "stsb" and "stsb_train" in row[1]]  # said, not left out

@@ -2,6 +2,6 @@
 
 from sen2pro.classification.classifier import Sen2ProClassifier
 from sen2pro.classification.training import FineTuning
-from sen2pro.metrics.probabilities import Scores, evaluate
+from sen2pro.confidence.measures import Scores, evaluate
 
 __all__ = ["FineTuning", "Scores", "Sen2ProClassifier", "evaluate"]

@@ -35,7 +35,6 @@ PairMethod = Annotated[
     str,
     typer.Option(help="auto (one-pass if there is a head and no --samples), one-pass, analytic, sampling, shrinkage."),
 ]
-DataFolder = Annotated[str | None, typer.Option("--data", help="Folder of evaluation data. (default: SEN2PRO_DATA)")]
 
 
 def _option(each: Field[Any]) -> Parameter:

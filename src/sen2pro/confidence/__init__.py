@@ -11,18 +11,17 @@ if TYPE_CHECKING:
     from sen2pro.confidence.guarantee import Promise, Rule, promise
     from sen2pro.confidence.match import MatchConfidence
     from sen2pro.confidence.matches import Matches
-    from sen2pro.confidence.router import IntentRouter
     from sen2pro.confidence.search import SearchConfidence
 
 # Imported on first use: scikit-learn takes a second, and `model.compare` does not need it.
 _HOME = {
-    "Comparison": "comparison", "Encoded": "features", "IntentRouter": "router", "MatchConfidence": "match",
+    "Comparison": "comparison", "Encoded": "features", "MatchConfidence": "match",
     "Matches": "matches", "NothingPromised": "base", "Promise": "guarantee", "Rule": "guarantee",
     "SearchConfidence": "search", "compare": "comparison", "encode": "features", "promise": "guarantee",
 }  # fmt: skip
 
 __all__ = [
-    "Comparison", "Encoded", "IntentRouter", "MatchConfidence", "Matches", "NothingPromised", "Promise", "Rule",
+    "Comparison", "Encoded", "MatchConfidence", "Matches", "NothingPromised", "Promise", "Rule",
     "SearchConfidence", "compare", "encode", "promise",
 ]  # fmt: skip
 

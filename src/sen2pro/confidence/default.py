@@ -1,6 +1,6 @@
 """What ships for the default model: a dozen numbers, fitted on the training part of STS-B alone.
 
-`benchmarks/default_confidence.py` makes them. How they were chosen: by leaving out one of the six sources of the
+`sen2pro_lab.training.default_confidence` makes them. How they were chosen: by leaving out one of the six sources of the
 training part at a time, since a default has to serve text that it has not seen. There the cosine alone did best; the
 distribution, which helps where labels of one's own are, did not carry over.
 """

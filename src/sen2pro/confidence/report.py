@@ -11,8 +11,7 @@ import numpy as np
 from scipy.special import expit
 
 from sen2pro.confidence.candidates import TITLES, losses
-from sen2pro.metrics.probabilities import calibration_error, interval
-from sen2pro.metrics.statistics import mean_statistic, paired_bootstrap
+from sen2pro.confidence.measures import calibration_error, interval, mean_statistic, paired_bootstrap
 from sen2pro.types import Array64
 
 
