@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from sen2pro.calibration.comparison import compare_pairs, comparing_head
 from sen2pro.checks import check_sentences
-from sen2pro.confidence.comparison import compare_pairs, comparing_head
 from sen2pro.errors import HeadMissing, Sen2ProError
 from sen2pro.model import Sen2Pro
 from sen2pro.server.batching import Lane

@@ -21,7 +21,7 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from sen2pro.errors import Sen2ProError, Sen2ProWarning
-from sen2pro.files.atomic import write_text
+from sen2pro.io.atomic import write_text
 from sen2pro.model import Sen2Pro
 from sen2pro.server import logs
 from sen2pro.server.app import create_app

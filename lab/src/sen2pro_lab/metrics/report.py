@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sen2pro.errors import Sen2ProError
-from sen2pro.files.atomic import replacing, write_text
+from sen2pro.io.atomic import replacing, write_text
 from sen2pro.pictures import GREY, panels
 
 if TYPE_CHECKING:
