@@ -1,16 +1,14 @@
-"""A process that saves or reads a folder over and over, or is killed in the middle; started by test_saving_together.py.
+"""A process that saves indexes, or is killed while it does; started by test_saving_together.py, and told by lines.
 
-`python saving_process.py ROLE FOLDER NAME`; the roles are the functions below.
+`python saving_process.py ROLE NAME`; the roles are `writer` and `killed`, and an index tells by whom it was saved.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import sys
-import threading
-from pathlib import Path
+import tempfile
 
 import numpy as np
 
@@ -21,7 +19,7 @@ from sen2pro.search.store import About
 from sen2pro.signature import Signature
 
 _FIELDS = dict.fromkeys(Signature.__dataclass_fields__, "none")
-_CHANGES = ("open", "os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.chmod", "os.truncate", "fcntl.flock")
+_CHANGES = ("open", "os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.chmod", "fcntl.flock")
 
 
 def index(name, number):
@@ -46,48 +44,38 @@ def read(folder):
     return name, int(number)
 
 
-def writer(folder, name):
-    """Save an index with each number that comes on standard input."""
+def writer(name):
+    """For each line, a number and a folder, save; tell what went wrong."""
     for line in sys.stdin:
+        number, folder = line.split()
         try:
-            folders.save(index(name, int(line)), folder, overwrite=True)
+            folders.save(index(name, int(number)), folder, overwrite=True)
             print("saved", flush=True)
         except Exception as error:
             print(f"{type(error).__name__}: {error}", flush=True)
 
 
-def reader(folder, _):
-    """Read until standard input ends; then tell how often, and what went wrong."""
-    ended, reads, errors, seen = threading.Event(), 0, [], set()
-    threading.Thread(target=lambda: (sys.stdin.read(), ended.set()), daemon=True).start()
-    print("ready", flush=True)
-    while not ended.is_set():
-        try:
-            seen.add(read(folder))
-        except Exception as error:
-            errors.append(f"{type(error).__name__}: {error}")
-        reads += 1
-    print(json.dumps({"reads": reads, "seen": len(seen), "errors": errors}), flush=True)
-
-
-def killed(folder, name):
-    """For each number on standard input, save in a child that is killed before that change of the disk; tell how."""
+def killed(name):
+    """For each line, a number and a folder, save in a child that is killed before the nth change of the folder."""
+    with tempfile.TemporaryDirectory() as other:
+        folders.save(index(name, 0), other)  # all modules are imported now, so no child has to
     for line in sys.stdin:
-        store, child = index(name, int(line)), os.fork()
+        number, folder = line.split()
+        store, child = index(name, int(number)), os.fork()
         if not child:
-            _die_before(int(line))
+            _die_before(int(number), folder)
             folders.save(store, folder, overwrite=True)
             os._exit(0)
         print("killed" if os.WIFSIGNALED(os.waitpid(child, 0)[1]) else "saved", flush=True)
 
 
-def _die_before(number):
-    """Kill this process as `kill -9` would, before it opens, makes, renames or deletes something for the nth time."""
+def _die_before(number, folder):
+    """Kill this process as `kill -9` would, before it changes or locks something in a folder for the nth time."""
     left = number
 
     def count(event, arguments):
         nonlocal left
-        if event in _CHANGES:
+        if event in _CHANGES and (event == "fcntl.flock" or str(arguments[0]).startswith(folder)):
             left -= 1
             if left < 0:
                 os.kill(os.getpid(), signal.SIGKILL)
@@ -96,4 +84,4 @@ def _die_before(number):
 
 
 if __name__ == "__main__":
-    {"writer": writer, "reader": reader, "killed": killed}[sys.argv[1]](Path(sys.argv[2]), sys.argv[3])
+    {"writer": writer, "killed": killed}[sys.argv[1]](sys.argv[2])

@@ -354,8 +354,18 @@ def test_a_writer_that_was_not_entered_writes_nothing(tmp_path):
 
 def test_threads_that_write_to_one_target_do_not_take_each_others_file(tmp_path):
     path = tmp_path / "g.safetensors"
-    with GaussianWriter(path) as first, GaussianWriter(path) as second:
+    with GaussianWriter(path, overwrite=True) as first, GaussianWriter(path, overwrite=True) as second:
         first.write(gaussian(seed=1))
         second.write(gaussian(seed=2))
     assert Gaussian.load(path) == gaussian(seed=1)
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_a_file_that_was_made_meanwhile_is_replaced_only_on_request(tmp_path, suffix):
+    path = tmp_path / f"g.{suffix}"
+    with pytest.raises(Sen2ProError, match="written by another process"), GaussianWriter(path) as writer:
+        writer.write(gaussian(seed=1))
+        gaussian(seed=2).save(path)
+    assert Gaussian.load(path) == gaussian(seed=2)
     assert list(tmp_path.iterdir()) == [path]

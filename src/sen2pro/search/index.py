@@ -358,7 +358,7 @@ class Index:
         k
             How many hits; an index with fewer texts gives fewer.
         where
-            What the metadata of a hit must be: `{"lang": "en", "year": [1999, 2000]}`.
+            What the metadata of a hit must be: `{"lang": "en", "year": [1999, 2000]}`. It may have 1,000 values.
         precision, certainty
             `Result.answer` is None unless this precision is kept; see `SearchConfidence.abstain`. By default an answer
             is a first hit that is more likely right than not.

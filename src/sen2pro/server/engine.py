@@ -24,6 +24,7 @@ _WARM = "A short one.", "A sentence of some more words, to have the network run 
 _LETTERS = 30  # to be cut off
 _HITS = 25  # to be found and told
 _ROWS = 2000  # to be compared, or to be held against one value of a filter
+_SENT = 10_000  # letters of a filter, to be sent to a database
 
 
 class Text(NamedTuple):
@@ -172,7 +173,7 @@ class Engine:
     def search_weight(self, k: int, where: Mapping[str, Any] | None) -> int:
         """Return what a query costs beside its passes, in tokens."""
         values = sum(len(each) if isinstance(each, list) else 1 for each in (where or {}).values())
-        return k // _HITS + self.rows * (1 + values) // _ROWS
+        return k // _HITS + self.rows * (1 + values) // _ROWS + len(repr(where)) // _SENT
 
     def classify(self) -> Lane:
         """Return the lane of classification: units are `Text`, results the label and all probabilities."""
