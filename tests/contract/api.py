@@ -1,11 +1,11 @@
 """All that these tests take from sen2pro: a name that moves is changed here and nowhere else."""
 
 from sen2pro import Gaussian, Sen2Pro, distance, distance_pairwise, estimate
+from sen2pro.calibration import MatchConfidence, SearchConfidence
 from sen2pro.classification import FineTuning, Sen2ProClassifier
 from sen2pro.cli.app import app, main
-from sen2pro.confidence import MatchConfidence, SearchConfidence
 from sen2pro.errors import Sen2ProError, Sen2ProWarning
-from sen2pro.files.gaussians import read
+from sen2pro.io.gaussians import read
 from sen2pro.search import Index, find_duplicates
 
 __all__ = [
