@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from conftest import FAMILIES, WORDS, build_network
+from conftest import FAMILIES, SIZE, WORDS, build_network
 from transformers import LlamaConfig, LlamaModel
 
 from sen2pro import Sen2Pro
@@ -34,7 +34,7 @@ def test_every_pooling_can_be_packed(bert, tokenizer, pooling):
 def test_a_causal_network_is_padded(tokenizer):
     torch.manual_seed(0)
     config = LlamaConfig(
-        vocab_size=len(tokenizer), hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
+        vocab_size=SIZE["vocab_size"], hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
         num_key_value_heads=4, attention_dropout=0.1, initializer_range=0.2,
     )  # fmt: skip
     model = Sen2Pro(LlamaModel(config), tokenizer=tokenizer, samples=2)
