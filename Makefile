@@ -13,11 +13,11 @@ export SEN2PRO_DATA
 help: ## Show this help
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-setup: $(READY) ## Create .venv and install the package with all that development needs
+setup: $(READY) ## Create .venv and install the package and the laboratory with all that development needs
 
-$(READY): pyproject.toml constraints.txt
+$(READY): pyproject.toml lab/pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[offline,plot,eval,mteb,setfit,search,postgres,qdrant,langchain,llamaindex,haystack,ray,server,page,dev]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[offline,plot,mteb,search,postgres,qdrant,langchain,llamaindex,haystack,ray,server,page,dev]' --editable ./lab
 	@touch $@
 
 demo: $(READY) ## Run the main job on the embedded default model: a table and a picture
@@ -40,23 +40,18 @@ format: $(READY) ## Format the code and mend what the linter can
 
 docs: $(READY) ## Build the documentation site in build/site
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[docs]'
+	$(BIN)/python lab/results/page.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 	SEN2PRO_SITE=build/site $(BIN)/python -m pytest --quiet tests/test_docs.py -k elsewhere
 
-bench: $(READY) ## Measure cost, quality of variances and use downstream: tables, JSON, plots (needs SEN2PRO_DATA; hours)
-	$(BIN)/python benchmarks/startup.py
-	$(BIN)/python benchmarks/speed.py
-	$(BIN)/python benchmarks/memory.py
-	$(BIN)/python benchmarks/storage.py
-	$(BIN)/python benchmarks/scale.py kills
-	$(BIN)/python benchmarks/scale.py memory
-	$(BIN)/python benchmarks/scale.py speed
-	$(BIN)/python benchmarks/scale.py paper
-	$(BIN)/python benchmarks/variance_quality.py
-	$(BIN)/python benchmarks/downstream.py --hundred
-	$(BIN)/python benchmarks/variance_features.py
-	$(BIN)/python benchmarks/search.py
-	$(BIN)/python benchmarks/server.py
+bench: $(READY) ## Measure cost, quality of variances, search and server: JSON, plots (needs SEN2PRO_DATA; hours)
+	$(BIN)/python -m sen2pro_lab.benchmarks.startup
+	$(BIN)/python -m sen2pro_lab.benchmarks.speed
+	$(BIN)/python -m sen2pro_lab.benchmarks.scale kills
+	$(BIN)/python -m sen2pro_lab.benchmarks.scale cost
+	$(BIN)/python -m sen2pro_lab.benchmarks.variance_quality
+	$(BIN)/python -m sen2pro_lab.benchmarks.search
+	$(BIN)/python -m sen2pro_lab.benchmarks.server
 
 clean: ## Delete the environment and all caches
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -11,7 +11,8 @@ from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = {"index.md": "README.md"} | {name: name for name in ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")}
-PICTURES = ("results/*/*.png", "benchmarks/results/*.png")
+RESULTS = "lab/results/summary.md"  # stands in the repository for the page of all results, which is built from it
+PICTURES = ("lab/results/*/*.png",)
 LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)#:\s]+)(#[^)\s]*)?\)")
 
 
@@ -28,7 +29,7 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
     """Point links between files of the repository to their place on the site; unlink what is not on it."""
     uri = page.file.src_uri
     here = PurePosixPath(PAGES.get(uri, f"docs/{uri}")).parent
-    names = {name: uri for uri, name in PAGES.items()}
+    names = {RESULTS: "results.md", **{name: uri for uri, name in PAGES.items()}}
 
     def moved(match: re.Match[str]) -> str:
         mark, text, target, anchor = match.groups(default="")

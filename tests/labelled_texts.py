@@ -1,5 +1,7 @@
 """Labelled sentences in the words that the tiny models know, Gaussians of two classes, settings of a model."""
 
+import random
+
 import numpy as np
 
 from sen2pro import Gaussian
@@ -18,3 +20,14 @@ def gaussians(n=30, k=6, seed=0, gap=3.0):
     mean = draw.normal(size=(n, k))
     mean[:, 0] += gap * labels
     return Gaussian(mean, draw.uniform(0.1, 1, (n, k))), labels
+
+
+SUBJECTS = ["the man", "a woman", "the dog", "a cat", "the big dog", "a small cat"]
+VERBS = ["plays", "runs", "eats", "sees", "plays the guitar", "runs in the park"]
+ENDS = ["today", "tomorrow", "quickly", "slowly", "in the house", "with the ball"]
+
+
+def sentences(count, seed=0):
+    """Return so many different sentences."""
+    every = [f"{s} {v} {e}" for s in SUBJECTS for v in VERBS for e in ENDS]
+    return random.Random(seed).sample(every, count)

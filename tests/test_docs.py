@@ -8,6 +8,7 @@ import runpy
 import shlex
 import shutil
 import sys
+from importlib.metadata import PackageNotFoundError, distribution
 from itertools import product, zip_longest
 from pathlib import Path
 
@@ -16,6 +17,7 @@ import typer
 from typer.testing import CliRunner
 
 import sen2pro
+from sen2pro.cli import laboratory
 from sen2pro.cli.app import app
 from sen2pro.encoder.resolve import resolve
 
@@ -47,6 +49,17 @@ def commands(code: str) -> list[list[str]]:
     """Return the arguments of each `sen2pro` command of a bash block."""
     lines = [shlex.split(line, comments=True) for line in code.splitlines()]
     return [line[1:] for line in lines if line and line[0] == "sen2pro"]
+
+
+def needs_laboratory(page: Path) -> None:
+    """Skip a page that shows commands or modules of the laboratory where that is not installed."""
+    text = page.read_text(encoding="utf-8")
+    used = [line for _, code, _ in blocks(page) for line in commands(code) if line[0] in laboratory.COMMANDS]
+    if used or "from sen2pro_lab" in text:
+        try:
+            distribution(laboratory.DISTRIBUTION)
+        except PackageNotFoundError:
+            pytest.skip("the laboratory is not installed: pip install --editable ./lab")
 
 
 def assert_same_output(printed: str, shown: str) -> None:
@@ -82,6 +95,7 @@ WITH_PYTHON = [page for page in PAGES if "```python" in page.read_text(encoding=
 
 @pytest.mark.parametrize("page", WITH_PYTHON, ids=lambda page: page.stem)
 def test_the_python_of_a_page_runs_and_prints_what_is_shown(page, folder, capsys):
+    needs_laboratory(page)
     code = [(python, shown) for language, python, shown in blocks(page) if language == "python"]
     if page.stem == "integrations":
         for module, extra in FRAMEWORKS.items():
@@ -104,12 +118,13 @@ def test_the_python_of_a_page_runs_and_prints_what_is_shown(page, folder, capsys
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_the_commands_of_a_page_exist_with_these_options(page):
+    needs_laboratory(page)
     for arguments in (line for language, code, _ in blocks(page) if language == "bash" for line in commands(code)):
-        command, rest, context = typer.main.get_command(app), arguments, None
+        command, rest, context, name = typer.main.get_command(app), arguments, None, "sen2pro"
         while hasattr(command, "commands"):
             context = command.context_class(command, parent=context)
-            command, rest = command.commands[rest[0]], rest[1:]
-        command.make_context(command.name, rest, parent=context)  # parses, and does not run
+            name, command, rest = command.resolve_command(context, rest)
+        command.make_context(name, rest, parent=context)  # parses, and does not run
 
 
 @pytest.mark.parametrize("script", EXAMPLES, ids=lambda script: script.stem)

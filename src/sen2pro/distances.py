@@ -152,7 +152,7 @@ def _corrected_cosine(a: Gaussian, b: Gaussian, sums: _Sums, alpha: float | str)
     """1 - cos(mean_a, mean_b) / (R_a R_b)^0.75, where R = |mean| / sqrt(|mean|^2 + total variance).
 
     R is the resultant length of directional statistics: 1 for a sentence that is certain, less the more its samples
-    disagree. The exponent was chosen on STS-B dev and SICK trial (`benchmarks/similarity_search.py`).
+    disagree. The exponent was chosen on STS-B dev and SICK trial (`lab/results/benchmarks/similarity_search.json`).
     """
 
     def length(size: Array64, whole: Array64) -> Array64:

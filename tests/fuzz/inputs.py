@@ -22,8 +22,7 @@ from sen2pro import Sen2ProError
 from sen2pro.checks import is_blank
 from sen2pro.cli.classify import LabelledSource
 from sen2pro.errors import has_surrogates
-from sen2pro.files.sentences import Record, Source
-from sen2pro.paper import files
+from sen2pro.io.sentences import Record, Source
 
 SENTENCES = ("the dog runs", "a man plays the guitar", "rain today", "x", "Größe und Maß", "“quoted”, with commas")
 LONGEST = 3000  # bytes of a line: small, so that too long ones come up
@@ -393,38 +392,6 @@ def _spelled_label(label: Any) -> str:
     return label.replace(HALF, "?") if isinstance(label, str) else repr(label)
 
 
-class Evaluation(Family):
-    """The tables and JSON lines of evaluation sets."""
-
-    name, weight = "evaluation", 8
-
-    def make(self, rng: Random) -> Case:
-        """Return a tab separated table or JSON lines."""
-        names = ["a", "score", *rng.sample(("b", "", "é"), rng.randint(0, 2))]
-        rows = [
-            {name: rng.choice((text(rng), str(odd_value(rng)), "3.5")) for name in names}
-            for _ in range(rng.randint(0, 4))
-        ]
-        if rng.random() < 0.5:
-            lines = ["\t".join(names), *("\t".join(row.values()) for row in rows)]
-            return Case(encoded("\n".join(lines), rng)[0], {"suffix": ".tsv"})
-        return Case(b"\n".join(spelled(rewritten(row, rng), rng) for row in rows), {"suffix": ".jsonl"})
-
-    def run(self, case: Case, folder: Path) -> Any:
-        """Read every field as whatever it may be."""
-        path = folder / f"data{case.options['suffix']}"
-        path.write_bytes(case.data)
-        rows = files.table(path, "a", "score") if case.options["suffix"] == ".tsv" else files.objects(path)
-        for row in rows:
-            if not is_sentence(row.text("a").strip()) and row.text("a").isprintable():
-                raise Wrong(f"no text: {row.text('a')!r}")
-            for name in ("score", "b"):
-                for read in (row.number, row.whole, row.text):
-                    value, _ = _tried(lambda read=read, name=name: read(name))
-                    if isinstance(value, float) and not math.isfinite(value):
-                        raise Wrong(f"a number that is none: {value}")
-
-
 FAMILIES = (
-    Text(), Table(".csv", 12), Table(".tsv", 8), JsonLines(), Parquet(), Compressed(), Labelled(), Evaluation(),
+    Text(), Table(".csv", 12), Table(".tsv", 8), JsonLines(), Parquet(), Compressed(), Labelled(),
 )  # fmt: skip

@@ -11,19 +11,32 @@ from typer import Option
 from typer.core import TyperGroup
 
 from sen2pro import __version__
-from sen2pro.cli import classify, data
+from sen2pro.cli import classify, laboratory
 from sen2pro.cli.terminal import Console, in_flags, stopping_cleanly
 from sen2pro.errors import Sen2ProError
 
 # In the order of the help; each is a function in the module of its name.
 _COMMANDS = (
     "specificity", "compare", "index", "search", "dedup", "calibrate", "match", "encode", "show",
-    "page", "serve", "demo", "distill", "score", "reproduce", "info",
+    "page", "serve", "demo", "distill", "info",
 )  # fmt: skip
 
 
 class Group(TyperGroup):
     """Commands whose errors a user can act on: one message, no traceback, a clean exit code."""
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return a command; those of the laboratory are only named here, so that --help loads none of them."""
+        return laboratory.named(cmd_name) or super().get_command(ctx, cmd_name)
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Return the names of all commands, in the order of the help."""
+        return [*super().list_commands(ctx), *laboratory.COMMANDS]
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Return the command that is called, with its name and its arguments; load it if it is the laboratory's."""
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, laboratory.load(name) if name in laboratory.COMMANDS else command, rest
 
     def invoke(self, ctx: Any) -> Any:
         """Run a command; exit with 2 for wrong input, 1 for a failing disk, 130 for Ctrl-C, 143 for SIGTERM."""
@@ -75,7 +88,6 @@ def _root(
 
 for _name in _COMMANDS:
     app.command()(getattr(import_module(f"sen2pro.cli.{_name}"), _name))
-app.add_typer(data.app, name="data")
 app.add_typer(classify.app, name="classify")
 
 

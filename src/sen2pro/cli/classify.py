@@ -17,15 +17,15 @@ from typer import Argument, Option, Typer
 from sen2pro.cli import engines, options
 from sen2pro.cli.terminal import Console
 from sen2pro.errors import Sen2ProError, shown, some
-from sen2pro.files.atomic import replacing
-from sen2pro.files.sentences import Record, Source
-from sen2pro.files.text import LONGEST_LINE, check_path
+from sen2pro.io.atomic import replacing
+from sen2pro.io.sentences import Record, Source
+from sen2pro.io.text import LONGEST_LINE, check_path
 from sen2pro.progress import progress
 
 if TYPE_CHECKING:
     from sen2pro.classification import Sen2ProClassifier
-    from sen2pro.scale import Summary
-    from sen2pro.types import Array64
+    from sen2pro.jobs import Summary
+    from sen2pro.types import Array64, Labels
 
 Label = tuple[str | int, str]  # and where it stands first
 _CHUNK = 256  # sentences in memory at once
@@ -223,7 +223,7 @@ def _load(
 
 def _check_encoded(path: str | Path, *, ids: bool) -> None:
     """Say what a file or folder of Gaussians lacks, before a classifier is loaded."""
-    from sen2pro.files.gaussians import outline, stream
+    from sen2pro.io.gaussians import outline, stream
 
     found = outline(path)
     if "text" not in found.strings or (ids and "id" not in found.strings):
@@ -236,7 +236,7 @@ def _check_encoded(path: str | Path, *, ids: bool) -> None:
 
 def _from_encoded(classifier: Sen2ProClassifier, path: str | Path) -> Iterator[tuple[list[Record], Array64]]:
     """Yield the rows of a file or folder of Gaussians, which are not encoded again, with their probabilities."""
-    from sen2pro.files.gaussians import outline, stream
+    from sen2pro.io.gaussians import outline, stream
 
     with progress(outline(path).rows, None, unit="sentences", title="classifying") as advance:
         for piece in stream(path, _CHUNK, verify=False):
@@ -342,26 +342,15 @@ def evaluate(
     column: options.Column = None,
     longest_line: options.LongestLine = LONGEST_LINE,
     label_column: _LabelColumn = "label",
-    output: Annotated[
-        str | None, Option("--output", "-o", help="Folder for a report with confusion matrix and reliability diagram.")
-    ] = None,
-    overwrite: options.Overwrite = False,
     model: _Encoder = None,
 ) -> None:
     """Say how good a classifier is on labelled sentences: accuracy, log-loss, calibration, each class.
 
     Labels are compared as texts, so a CSV file will do for a classifier whose classes are numbers.
     """
-    if output is not None and Path(output).exists() and not Path(output).is_dir():
-        raise Sen2ProError(f"{output} is not a folder")
-    if output is not None and (Path(output) / "classification.json").exists() and not overwrite:
-        raise Sen2ProError(f"there is a report in {output} already; pass --overwrite to replace it")
     source = LabelledSource(data, column, label_column, longest_line=longest_line)
     classifier, predicted = _load(folder, model, source)
     import numpy as np
-
-    from sen2pro.classification.report import evaluate_on, write
-    from sen2pro.metrics.report import print_result
 
     names = [str(name) for name in classifier.classes_.tolist()]
     numbers = {name: i for i, name in enumerate(names)}
@@ -373,13 +362,38 @@ def evaluate(
             source.check_known(numbers)  # of what can be read but once, they are seen only now
             truth += [numbers[str(record.id)] for record in chunk]
             parts.append(probabilities)
-    result = evaluate_on(
-        np.concatenate(parts), np.array(truth), names, signature=str(classifier.signature_),
-        name=f"{Path(folder).resolve().name} on {Path(data).name}", pictures=output is not None,
-    )  # fmt: skip
-    result.notes += list(dict.fromkeys(map(str, options.together(gathered, len(truth)))))
-    console = Console()
-    print_result(result, console)
-    if output is not None:
-        write(result, output)
-        console.say(f"written to {output}")
+    _print_measures(np.concatenate(parts), np.array(truth), names)
+    options.report(options.together(gathered, len(truth)), classifier.signature_)
+
+
+def _print_measures(probabilities: Array64, truth: Labels, names: list[str]) -> None:
+    """Print a table of the measures and one of the classes."""
+    from rich.table import Table
+    from rich.text import Text
+    from sklearn.metrics import precision_recall_fscore_support
+
+    from sen2pro.calibration.measures import ANSWERED, evaluate, interval
+
+    scores, console = evaluate(probabilities, truth), Console()
+    measures, each = Table("measure"), Table("class")
+    for table, columns in ((measures, ("value", "95 %")), (each, ("n", "recall", "precision", "F1"))):
+        for name in columns:
+            table.add_column(name, justify="right")
+    for name, value, n in (
+        ("accuracy", scores.accuracy, scores.n),
+        ("accuracy of the surest 80 %", scores.accuracy_of_answered, max(1, round(ANSWERED * scores.n))),
+        ("log-loss", scores.log_loss, 0),
+        ("expected calibration error", scores.calibration_error, 0),
+    ):
+        ends = "[{:.4f}, {:.4f}]".format(*interval(value, n)) if n else ""
+        measures.add_row(name, f"{value:.4f}", Text(ends))
+    predicted = probabilities.argmax(axis=1)
+    found = precision_recall_fscore_support(truth, predicted, labels=range(len(names)), zero_division=0)
+    for number, (name, precision, recall, f1, n) in enumerate(zip(names, *found, strict=True)):
+        occurs = n or (predicted == number).any()
+        each.add_row(Text(name), str(n), *(f"{value:.3f}" if occurs else "–" for value in (recall, precision, f1)))
+    precision, recall, f1, _ = precision_recall_fscore_support(truth, predicted, average="macro", zero_division=0)
+    each.add_row("macro average", str(scores.n), *(f"{value:.3f}" for value in (recall, precision, f1)))
+    console.say(f"{scores.n} sentences, {len(names)} classes")
+    console.print(measures)
+    console.print(each)

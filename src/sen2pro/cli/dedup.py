@@ -10,9 +10,9 @@ from typer import Argument, Option
 from sen2pro.cli import options
 from sen2pro.cli.terminal import Console
 from sen2pro.errors import Sen2ProError
-from sen2pro.files.atomic import replacing
-from sen2pro.files.sentences import Record, Source
-from sen2pro.files.text import LONGEST_LINE
+from sen2pro.io.atomic import replacing
+from sen2pro.io.sentences import Record, Source
+from sen2pro.io.text import LONGEST_LINE
 
 if TYPE_CHECKING:
     from sen2pro.search.duplicates import Duplicates

@@ -11,12 +11,12 @@ from typer import Argument, Option
 from sen2pro.cli import engines, options
 from sen2pro.cli.terminal import Console
 from sen2pro.errors import Sen2ProError, one_of
-from sen2pro.files.rows import DocumentSource
-from sen2pro.files.text import LONGEST_LINE, check_path
+from sen2pro.io.rows import DocumentSource
+from sen2pro.io.text import LONGEST_LINE, check_path
 
 if TYPE_CHECKING:
+    from sen2pro.jobs import Summary
     from sen2pro.model import Sen2Pro
-    from sen2pro.scale import Summary
 
 
 @options.with_settings("model", "head", "pooling", "device", "revision", "trust_remote_code", "allow_pickle")

@@ -18,7 +18,7 @@ import typer
 
 from sen2pro.cli.terminal import Console, in_flags
 from sen2pro.errors import HeadMissing, Sen2ProError, Sen2ProWarning, TruncationWarning, one_of
-from sen2pro.files.text import check_path
+from sen2pro.io.text import check_path
 from sen2pro.settings import Settings
 
 if TYPE_CHECKING:
@@ -35,7 +35,6 @@ PairMethod = Annotated[
     str,
     typer.Option(help="auto (one-pass if there is a head and no --samples), one-pass, analytic, sampling, shrinkage."),
 ]
-DataFolder = Annotated[str | None, typer.Option("--data", help="Folder of evaluation data. (default: SEN2PRO_DATA)")]
 
 
 def _option(each: Field[Any]) -> Parameter:

@@ -11,8 +11,8 @@ from typer import Argument, Option
 from sen2pro.cli import options
 from sen2pro.cli.terminal import Console, in_flags
 from sen2pro.errors import Sen2ProError, Sen2ProWarning
-from sen2pro.files.atomic import replacing
-from sen2pro.files.sentences import Source
+from sen2pro.io.atomic import replacing
+from sen2pro.io.sentences import Source
 from sen2pro.progress import progress
 
 _CHUNK = 256  # queries at once

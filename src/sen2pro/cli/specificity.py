@@ -6,12 +6,12 @@ from typer import Argument, Option
 
 from sen2pro.cli import options
 from sen2pro.cli.terminal import Console
-from sen2pro.files.sentences import Source
-from sen2pro.files.text import LONGEST_LINE
+from sen2pro.io.sentences import Source
+from sen2pro.io.text import LONGEST_LINE
 from sen2pro.progress import progress
 
 if TYPE_CHECKING:
-    from sen2pro.files.scoring import Scored
+    from sen2pro.io.scoring import Scored
 
 
 @options.with_settings("model", "head", "pooling", "device", "revision", "trust_remote_code", "allow_pickle")
@@ -33,7 +33,7 @@ def specificity(
     A score of 20 means: more specific than 20 % of English sentences. Below 20 a sentence is vague. Streams: memory
     does not grow with the file, unless it is sorted. The output appears under its name only when it is complete.
     """
-    from sen2pro.files.scoring import SUFFIXES, score_into
+    from sen2pro.io.scoring import SUFFIXES, score_into
 
     path = options.check_output(output, SUFFIXES, [input], overwrite=overwrite)
     source = Source(input, column, id_column, skip_blank=skip_blank, longest_line=longest_line)

@@ -19,7 +19,7 @@ from sen2pro.encoder.texts import FastTokenizer
 from sen2pro.encoder.texts import understand as understand_tokenizer
 from sen2pro.encoder.vocabulary import check_vocabulary
 from sen2pro.errors import Sen2ProError
-from sen2pro.files import documents
+from sen2pro.io import documents
 
 # Settings that change nothing here: names, labels, training, decoding, and how a pooler that is not used works.
 _IDLE = {

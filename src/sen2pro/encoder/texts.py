@@ -16,7 +16,7 @@ from tokenizers.pre_tokenizers import ByteLevel
 
 from sen2pro.encoder.dropout import Tokens
 from sen2pro.encoder.vocabulary import whole_words
-from sen2pro.files import documents
+from sen2pro.io import documents
 
 _NAMED = {f"{name}_token" for name in ("bos", "eos", "unk", "sep", "pad", "cls", "mask")}
 _BRACKETS = {

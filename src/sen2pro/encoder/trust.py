@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from sen2pro.errors import Sen2ProError, shown, some
-from sen2pro.files import documents
+from sen2pro.io import documents
 
 # The modules of sentence-transformers that hold numbers only.
 _MODULES = (

@@ -32,7 +32,7 @@ def check_vocabulary(tokenizer: TextTokenizer, rows: int | None, folder: Path | 
         has = f"a token of the number {greatest:,}" if greatest >= rows else f"{len(numbers):,} tokens"
         raise Sen2ProError(
             f"the tokenizer{where} does not fit the network: it has {has}, and the network has embeddings for {rows:,} "
-            f"tokens. {remedy}"
+            f"tokens, numbered from 0. {remedy}"
         )
 
 

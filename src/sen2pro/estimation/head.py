@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 from sen2pro.checks import SOURCES
 from sen2pro.errors import Sen2ProError, some
 from sen2pro.estimation.shrinkage import Strength
-from sen2pro.files import documents, tensors
-from sen2pro.files.atomic import replacing_folder, settled
-from sen2pro.files.text import check_path
+from sen2pro.io import documents, tensors
+from sen2pro.io.atomic import replacing_folder, settled
+from sen2pro.io.text import check_path
 from sen2pro.sampling.states import States
 from sen2pro.signature import Signature
 from sen2pro.types import Array, Array64
@@ -289,7 +289,7 @@ class Head:
         return np.where(self.live["model"], self.correction(states, scalars, spread), 0.0)
 
     def save(self, folder: str | Path) -> None:
-        """Write the numbers as safetensors, and what they are as JSON next to them, in place of an older head."""
+        """Write the numbers as safetensors and the settings as JSON, in place of a head that is there."""
         from sen2pro.estimation import analytic
 
         maps = self._maps()

@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Mapping
+from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 from sen2pro.errors import Sen2ProError
 from sen2pro.integrations.adapter import GaussianArrays
-from sen2pro.metrics.base import need
 from sen2pro.types import Array
 
 
@@ -26,7 +27,8 @@ class MTEBModel(GaussianArrays):
     """
 
     def __post_init__(self) -> None:
-        need("mteb", "mteb")  # rather here than in the middle of an evaluation
+        if find_spec("mteb") is None:  # rather here than in the middle of an evaluation
+            raise Sen2ProError("this needs mteb; install it with: pip install 'sen2pro[mteb]'")
         super().__post_init__()
 
     def encode(
@@ -48,7 +50,7 @@ class MTEBModel(GaussianArrays):
         if precision not in (None, "float32"):
             raise Sen2ProError(f"precision={precision!r} would round variances away; leave it out of encode_kwargs")
         texts = [text for batch in inputs for text in batch["text"]]
-        encoders = need("mteb.models.abs_encoder", "mteb")
+        encoders: Any = import_module("mteb.models.abs_encoder")
         name = encoders.get_prompt_name(self.model.encoder.prompts, task_metadata, prompt_type)
         if name is None and prompt_type is not None:
             name = self.prompt_name(prompt_type.value)
@@ -74,4 +76,4 @@ class MTEBModel(GaussianArrays):
             "use_instructions": any(encoder.prompts.values()),
             "adapted_from": encoder.name,
         }
-        return need("mteb.models.model_meta", "mteb").ModelMeta.create_empty(about)
+        return import_module("mteb.models.model_meta").ModelMeta.create_empty(about)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from scipy.stats import pearsonr, spearmanr
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import InputModule
 from sentence_transformers.sentence_transformer.evaluation import EmbeddingSimilarityEvaluator
@@ -15,7 +16,6 @@ from sentence_transformers.sentence_transformer.evaluation import EmbeddingSimil
 from sen2pro.errors import Sen2ProError
 from sen2pro.integrations.adapter import GaussianArrays
 from sen2pro.integrations.plain import load
-from sen2pro.metrics.statistics import pearson, spearman
 from sen2pro.model import Sen2Pro
 from sen2pro.settings import DEFAULT_MODEL
 from sen2pro.types import Array
@@ -164,7 +164,8 @@ class SimilarityEvaluator(EmbeddingSimilarityEvaluator):  # type: ignore[misc, u
         """Return the Spearman and Pearson correlations of similarities with the scores, and append them to the CSV."""
         rows = self.embed_inputs(model, self.sentences1), self.embed_inputs(model, self.sentences2)
         scores, name = model.similarity_pairwise(*rows).numpy(), model.similarity_fn_name
-        metrics = {f"{kind.__name__}_{name}": kind(scores, self.scores) for kind in (pearson, spearman)}
+        kinds = {"pearson": pearsonr, "spearman": spearmanr}
+        metrics = {f"{kind}_{name}": float(measure(scores, self.scores).statistic) for kind, measure in kinds.items()}
         self.primary_metric = f"spearman_{name}"
         if output_path is not None and self.write_csv:
             Path(output_path).mkdir(parents=True, exist_ok=True)

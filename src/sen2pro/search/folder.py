@@ -18,11 +18,11 @@ import xxhash
 from numpy.typing import NDArray
 
 from sen2pro.errors import Sen2ProError
-from sen2pro.files import documents, parquet, tensors
-from sen2pro.files.atomic import is_temporary, read_unchanged, replacing_folder
-from sen2pro.files.documents import COUNT, TEXT, mapping, record
-from sen2pro.files.tensors import Expected
-from sen2pro.files.text import check_path
+from sen2pro.io import documents, parquet, tensors
+from sen2pro.io.atomic import is_temporary, read_unchanged, replacing_folder
+from sen2pro.io.documents import COUNT, TEXT, mapping, record
+from sen2pro.io.tensors import Expected
+from sen2pro.io.text import check_path
 from sen2pro.search.faiss_store import FaissStore, library
 from sen2pro.search.rows import ABOUT, Rows, Value, check_ids, check_metadata
 from sen2pro.search.store import About

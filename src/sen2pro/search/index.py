@@ -11,8 +11,8 @@ from itertools import count
 from pathlib import Path
 from typing import Any, overload
 
+from sen2pro.calibration.search import SearchConfidence
 from sen2pro.checks import check_sentences, check_whole
-from sen2pro.confidence.search import SearchConfidence
 from sen2pro.errors import Sen2ProError, Sen2ProWarning, one_of, some
 from sen2pro.model import Sen2Pro
 from sen2pro.progress import Show, progress

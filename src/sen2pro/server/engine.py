@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple, TypedDict
 import numpy as np
 import torch
 
+from sen2pro.calibration.comparison import Comparison, compare_pairs, comparing_head
 from sen2pro.checks import check_sentences
-from sen2pro.confidence.comparison import Comparison, compare_pairs, comparing_head
 from sen2pro.errors import HeadMissing, Sen2ProError
 from sen2pro.gaussian import Gaussian
 from sen2pro.model import Sen2Pro

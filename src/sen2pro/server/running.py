@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import uvicorn
 
 from sen2pro.errors import Sen2ProError, Sen2ProWarning
-from sen2pro.files.atomic import write_text
+from sen2pro.io.atomic import write_text
 from sen2pro.model import Sen2Pro
 from sen2pro.server.app import create_app
 from sen2pro.server.auth import Keys

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
-from sen2pro.confidence.comparison import Comparison
+from sen2pro.calibration.comparison import Comparison
 from sen2pro.search.results import Hit, Result
 from sen2pro.search.rows import Value
 from sen2pro.settings import DATA, Settings

@@ -1,0 +1,1 @@
+"""The tables, figures and theorems of the paper, one function each."""
