@@ -3,7 +3,7 @@
 import numpy as np
 
 from sen2pro import Sen2Pro
-from sen2pro.confidence import SearchConfidence
+from sen2pro.calibration import SearchConfidence
 
 INTENTS = {
     "music": ("play some {}", "jazz rock blues techno soul pop folk metal classical reggae dance country"),

@@ -9,7 +9,7 @@ import pytest
 from conftest import WORDS
 
 from sen2pro import Sen2Pro
-from sen2pro.scale import InProcess, encode_files, plan
+from sen2pro.jobs import InProcess, encode_files, plan
 
 ROWS, SAMPLES = 1000, 2
 

@@ -11,35 +11,35 @@ ROOT = Path(sen2pro.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
 
 # Room -> rooms that it may import. The front door (modules in no room) may be imported by all, but for model.py.
-BASE = {"front", "files"}
+BASE = {"front", "io"}
 ALLOWED = {
-    "files": {"front"},
+    "io": {"front"},
     "encoder": BASE,
     "sampling": BASE | {"encoder"},
     "estimation": BASE | {"encoder", "sampling"},
-    "classification": BASE | {"encoder", "sampling", "estimation", "model", "confidence"},
-    "confidence": BASE | {"encoder", "sampling", "estimation", "model"},
+    "classification": BASE | {"encoder", "sampling", "estimation", "model", "calibration"},
+    "calibration": BASE | {"encoder", "sampling", "estimation", "model"},
     "specificity": BASE | {"encoder", "sampling", "estimation", "model"},
-    "scale": BASE | {"encoder", "sampling", "estimation", "model"},
-    "search": BASE | {"encoder", "sampling", "estimation", "model", "confidence"},
+    "jobs": BASE | {"encoder", "sampling", "estimation", "model"},
+    "search": BASE | {"encoder", "sampling", "estimation", "model", "calibration"},
     "integrations": BASE
-    | {"encoder", "sampling", "estimation", "model", "classification", "confidence", "search", "scale"},
+    | {"encoder", "sampling", "estimation", "model", "classification", "calibration", "search", "jobs"},
     "page": BASE
-    | {"encoder", "sampling", "estimation", "model", "classification", "confidence", "specificity"}
+    | {"encoder", "sampling", "estimation", "model", "classification", "calibration", "specificity"}
     | {"search"},
     "server": BASE
-    | {"encoder", "sampling", "estimation", "model", "classification", "confidence", "specificity"}
+    | {"encoder", "sampling", "estimation", "model", "classification", "calibration", "specificity"}
     | {"search", "page"},
     "cli": BASE
-    | {"encoder", "sampling", "estimation", "model", "classification", "confidence", "specificity"}
-    | {"search", "page", "server", "scale", "integrations"},
+    | {"encoder", "sampling", "estimation", "model", "classification", "calibration", "specificity"}
+    | {"search", "page", "server", "jobs", "integrations"},
     "model": BASE | {"encoder", "sampling", "estimation"},
     "front": BASE,
 }
 
 
 def room(module):
-    """Return the room of a module, for instance `sen2pro.files.text`: files."""
+    """Return the room of a module, for instance `sen2pro.io.text`: files."""
     parts = module.split(".")[1:]
     if not parts or (len(parts) == 1 and not (ROOT / parts[0]).is_dir()):
         return "model" if parts == ["model"] else "front"
@@ -59,7 +59,7 @@ def imports(path):
     """Yield the modules of the package that a file imports, and the names it takes from each.
 
     What is imported for types alone, or inside a function, breaks no cycle at run time, but it is a dependency all the
-    same; only the front door may do that (a Gaussian saves itself by files/).
+    same; only the front door may do that (a Gaussian saves itself by io/).
     """
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "sen2pro":
@@ -69,7 +69,7 @@ def imports(path):
 
 
 def modules(module, names):
-    """Yield what is really imported: `from sen2pro.files import text` is a module, not a name."""
+    """Yield what is really imported: `from sen2pro.io import text` is a module, not a name."""
     for each in names or [None]:
         inner = f"{module}.{each}"
         path = ROOT.joinpath(*inner.split(".")[1:])
@@ -82,7 +82,7 @@ EXCEPTIONS = {
     ("sen2pro.settings", "sen2pro.estimation.head"), ("sen2pro.settings", "sen2pro.estimation.whitening"),
     ("sen2pro.estimation.distill", "sen2pro.model"),
     # The front door opens onto the answers: these methods of `Sen2Pro` import them when they are called.
-    ("sen2pro.model", "sen2pro.confidence.comparison"), ("sen2pro.model", "sen2pro.specificity.measure"),
+    ("sen2pro.model", "sen2pro.calibration.comparison"), ("sen2pro.model", "sen2pro.specificity.measure"),
     ("sen2pro.model", "sen2pro.specificity"),
 }  # fmt: skip
 

@@ -18,7 +18,7 @@ from sen2pro import Sen2Pro, Sen2ProError
 from sen2pro.classification import Sen2ProClassifier
 from sen2pro.cli import options
 from sen2pro.cli.app import app
-from sen2pro.files import documents
+from sen2pro.io import documents
 from sen2pro.settings import CALLER, DATA, Settings, arguments
 
 # A value for each setting that differs from its default. A new setting must get one here.

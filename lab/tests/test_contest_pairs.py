@@ -8,7 +8,7 @@ import pytest
 from small_data import table
 
 from sen2pro import Sen2Pro
-from sen2pro.confidence.default import shipped
+from sen2pro.calibration.default import shipped
 from sen2pro_lab.contests.pairs import c2
 from sen2pro_lab.paper.data import DataMissing, read_sts
 from sen2pro_lab.paper.lab import Lab

@@ -8,7 +8,7 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 from sen2pro import Sen2Pro
-from sen2pro.confidence.measures import calibration_error
+from sen2pro.calibration.measures import calibration_error
 from sen2pro.errors import Sen2ProError
 from sen2pro_lab.contests import retrieval
 from sen2pro_lab.contests.intent_router import IntentRouter, by_intent

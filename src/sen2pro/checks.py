@@ -98,7 +98,7 @@ def is_blank(text: str) -> bool:
     >>> is_blank(" " + chr(0x200B)), is_blank("a")
     (True, False)
     """
-    return not text[:1].isalnum() and all(unicodedata.category(letter) in _UNSEEN for letter in text)
+    return not text[:1].isalnum() and all(unicodedata.category(letter) in _UNSEEN for letter in set(text))
 
 
 def check_sentences(sentences: str | Iterable[str]) -> list[str]:

@@ -223,17 +223,17 @@ class Gaussian:
         overwrite: bool = False,
     ) -> None:  # fmt: skip
         """Write to a `.parquet` or `.safetensors` file; ids and texts go into columns of a Parquet file."""
-        from sen2pro.files.gaussians import GaussianWriter
+        from sen2pro.io.gaussians import GaussianWriter
 
         with GaussianWriter(path, overwrite=overwrite) as writer:
             writer.write(self, ids=ids, texts=texts)
 
     @staticmethod
     def load(path: str | Path, *, verify: bool = True) -> Gaussian:
-        """Read what `save` or `sen2pro encode` wrote; `sen2pro.files.gaussians.read` also gives the ids and texts.
+        """Read what `save` or `sen2pro encode` wrote; `sen2pro.io.gaussians.read` also gives the ids and texts.
 
         `verify` compares the content with the digest in the file: less than a tenth of the time that reading takes.
         """
-        from sen2pro.files.gaussians import read
+        from sen2pro.io.gaussians import read
 
         return read(path, verify=verify).gaussian

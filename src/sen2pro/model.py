@@ -22,10 +22,10 @@ from sen2pro.estimation.head import CONFIG, Head, misfits, on_sphere, shipped
 from sen2pro.estimation.moments import Moments, combine
 from sen2pro.estimation.shrinkage import shrunk
 from sen2pro.estimation.whitening import Whitening
-from sen2pro.files import documents
-from sen2pro.files.atomic import new_folder
-from sen2pro.files.text import check_path
 from sen2pro.gaussian import Gaussian
+from sen2pro.io import documents
+from sen2pro.io.atomic import new_folder
+from sen2pro.io.text import check_path
 from sen2pro.progress import Show
 from sen2pro.sampling.edits import OPERATIONS
 from sen2pro.sampling.sampler import Sampler
@@ -34,7 +34,7 @@ from sen2pro.signature import Signature
 from sen2pro.types import Array, Array64
 
 if TYPE_CHECKING:
-    from sen2pro.confidence.comparison import Comparison
+    from sen2pro.calibration.comparison import Comparison
     from sen2pro.specificity import Explanation, Specificity
 
 _SETTINGS_FILE, _WHITENING_FILE = "sen2pro.json", "sen2pro_whitening.safetensors"
@@ -514,12 +514,12 @@ class Sen2Pro:
         """Return how likely two sentences mean the same, how similar they are (0 to 5), and which is vaguer.
 
         It is for the default model. For another model, or for your own idea of a match, fit
-        `sen2pro.confidence.MatchConfidence` on labelled pairs.
+        `sen2pro.calibration.MatchConfidence` on labelled pairs.
 
         >>> print(Sen2Pro().compare("A man is playing a guitar.", "A man plays the guitar."))
         85 % likely the same meaning (likely). Similarity 4.4 of 5, probably between 3.1 and 5.0. ...
         """
-        from sen2pro.confidence.comparison import compare
+        from sen2pro.calibration.comparison import compare
 
         return compare(self, a, b)
 

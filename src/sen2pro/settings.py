@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from sen2pro.checks import SOURCES, check_rate, check_samples, check_seed, check_vocabulary
 from sen2pro.errors import Sen2ProError, one_of, shown
-from sen2pro.files import documents
+from sen2pro.io import documents
 
 if TYPE_CHECKING:
     from sen2pro.estimation.head import Head

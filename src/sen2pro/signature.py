@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict, dataclass, fields, replace
 
 from sen2pro.errors import Sen2ProError
-from sen2pro.files import documents
+from sen2pro.io import documents
 
 # What two results must agree on before they may be compared.
 MATTERS = ("hash", "pooling", "geometry", "whitening", "uncertainty", "dropout", "edits", "combine", "estimator")

@@ -19,12 +19,12 @@ from fuzz.engine import Case, Family, Wrong
 from fuzz.inputs import LONGEST, column_of, compare, encoded, is_sentence, parquet_bytes, readable, records_of, text
 from fuzz.mutations import HALF, odd_value, rewritten, spelled, spoiled
 from fuzz.stored import changed_file, check_same, forged_tensors, other_tensors
-from sen2pro.confidence import MatchConfidence
-from sen2pro.confidence.saving import FILE, SEARCH_FILE
-from sen2pro.confidence.search import SearchConfidence
+from sen2pro.calibration import MatchConfidence
+from sen2pro.calibration.saving import FILE, SEARCH_FILE
+from sen2pro.calibration.search import SearchConfidence
 from sen2pro.estimation import specificity
-from sen2pro.files import documents
-from sen2pro.files.pairs import PairSource
+from sen2pro.io import documents
+from sen2pro.io.pairs import PairSource
 
 
 def forged_document(data: bytes, rng: Random) -> bytes:

@@ -39,7 +39,8 @@ def application() -> Any:
     index = Index.build(model, ["a dog", "a cat", "rain"], metadata=[{"n": n} for n in range(3)])
     classifier = originals.Sen2ProClassifier(model).fit(originals.TEXTS, originals.LABELS)
     app = create_app(Engine(model, index, classifier))
-    app.state.server.batcher.start()
+    for worker in app.state.server.workers:
+        worker.start()
     app.state.server.phase = "ready"
     return app
 

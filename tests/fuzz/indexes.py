@@ -14,7 +14,7 @@ from fuzz import originals
 from fuzz.engine import Case, Family, Wrong
 from fuzz.mutations import rewritten, spelled, spoiled
 from fuzz.stored import forged_tensors, other_tensors
-from sen2pro.files import documents
+from sen2pro.io import documents
 from sen2pro.search import Index, folder
 
 QUERIES = ["the dog runs", "a cat"]

@@ -14,12 +14,12 @@ from fuzz import originals
 from fuzz.engine import Case, Family, Wrong
 from fuzz.mutations import rewritten, spelled, spoiled
 from fuzz.stored import changed_file, check_same, check_valid
-from sen2pro.files import documents, shards
-from sen2pro.files.gaussians import GaussianWriter, Stored, read
-from sen2pro.files.inputs import InputFile
-from sen2pro.scale import plan as plans
-from sen2pro.scale.plan import About, Plan
-from sen2pro.scale.units import How, Report
+from sen2pro.io import documents, shards
+from sen2pro.io.gaussians import GaussianWriter, Stored, read
+from sen2pro.io.inputs import InputFile
+from sen2pro.jobs import plan as plans
+from sen2pro.jobs.plan import About, Plan
+from sen2pro.jobs.units import How, Report
 
 
 def _forged(data: bytes, rng: Random) -> bytes:

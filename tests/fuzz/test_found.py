@@ -14,7 +14,7 @@ from test_arguments import BATCH, Broken
 from fuzz import originals
 from sen2pro import Gaussian, Sen2Pro, Sen2ProError, Whitening
 from sen2pro.estimation.head import Head
-from sen2pro.files.sentences import Source
+from sen2pro.io.sentences import Source
 
 
 def flipped(data, place=-3):

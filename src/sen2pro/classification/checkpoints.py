@@ -13,10 +13,10 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from sen2pro.errors import Sen2ProError
-from sen2pro.files import documents
-from sen2pro.files.atomic import replacing
-from sen2pro.files.digests import ContentDigest
-from sen2pro.files.tensors import read_header
+from sen2pro.io import documents
+from sen2pro.io.atomic import replacing
+from sen2pro.io.digests import ContentDigest
+from sen2pro.io.tensors import read_header
 
 T = TypeVar("T")
 _ABOUT = documents.record(

@@ -19,9 +19,9 @@ from sen2pro.classification.labels import check_labels
 from sen2pro.classification.training import FineTuning
 from sen2pro.encoder.resolve import OWN_NAMES
 from sen2pro.errors import Sen2ProError, shown
-from sen2pro.files import documents, tensors
-from sen2pro.files.atomic import new_folder, write_text
-from sen2pro.files.documents import COUNT, NULL, NUMBER, TEXT, TRUTH, WHOLE, either, list_of, one_of_texts, record
+from sen2pro.io import documents, tensors
+from sen2pro.io.atomic import new_folder, write_text
+from sen2pro.io.documents import COUNT, NULL, NUMBER, TEXT, TRUTH, WHOLE, either, list_of, one_of_texts, record
 from sen2pro.model import Sen2Pro
 from sen2pro.settings import ADDED_LATER, JSON_CHECKS, METHODS, arguments
 from sen2pro.signature import Signature

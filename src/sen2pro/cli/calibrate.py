@@ -10,11 +10,11 @@ from typer import Argument, Option
 from sen2pro.cli import options
 from sen2pro.cli.terminal import Console
 from sen2pro.errors import Sen2ProError
-from sen2pro.files.pairs import PairSource
-from sen2pro.files.text import LONGEST_LINE, check_path
+from sen2pro.io.pairs import PairSource
+from sen2pro.io.text import LONGEST_LINE, check_path
 
 if TYPE_CHECKING:
-    from sen2pro.confidence import MatchConfidence
+    from sen2pro.calibration import MatchConfidence
 
 PICTURE = "reliability.png"
 _PRECISIONS = (0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
@@ -45,7 +45,7 @@ def calibrate(
     found = [
         pair for chunk in PairSource(pairs, labelled=True, longest_line=longest_line).pairs(_CHUNK) for pair in chunk
     ]
-    from sen2pro.confidence import MatchConfidence
+    from sen2pro.calibration import MatchConfidence
 
     with options.notes() as gathered:
         model = options.load_for_pairs(method, settings)

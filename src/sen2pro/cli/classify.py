@@ -17,14 +17,14 @@ from typer import Argument, Option, Typer
 from sen2pro.cli import engines, options
 from sen2pro.cli.terminal import Console
 from sen2pro.errors import Sen2ProError, shown, some
-from sen2pro.files.atomic import replacing
-from sen2pro.files.sentences import Record, Source
-from sen2pro.files.text import LONGEST_LINE, check_path
+from sen2pro.io.atomic import replacing
+from sen2pro.io.sentences import Record, Source
+from sen2pro.io.text import LONGEST_LINE, check_path
 from sen2pro.progress import progress
 
 if TYPE_CHECKING:
     from sen2pro.classification import Sen2ProClassifier
-    from sen2pro.scale import Summary
+    from sen2pro.jobs import Summary
     from sen2pro.types import Array64, Labels
 
 Label = tuple[str | int, str]  # and where it stands first
@@ -223,7 +223,7 @@ def _load(
 
 def _check_encoded(path: str | Path, *, ids: bool) -> None:
     """Say what a file or folder of Gaussians lacks, before a classifier is loaded."""
-    from sen2pro.files.gaussians import outline, stream
+    from sen2pro.io.gaussians import outline, stream
 
     found = outline(path)
     if "text" not in found.strings or (ids and "id" not in found.strings):
@@ -236,7 +236,7 @@ def _check_encoded(path: str | Path, *, ids: bool) -> None:
 
 def _from_encoded(classifier: Sen2ProClassifier, path: str | Path) -> Iterator[tuple[list[Record], Array64]]:
     """Yield the rows of a file or folder of Gaussians, which are not encoded again, with their probabilities."""
-    from sen2pro.files.gaussians import outline, stream
+    from sen2pro.io.gaussians import outline, stream
 
     with progress(outline(path).rows, None, unit="sentences", title="classifying") as advance:
         for piece in stream(path, _CHUNK, verify=False):
@@ -304,19 +304,20 @@ def predict(
             predicted = _from_encoded(classifier, done.output)
         else:
             classifier, predicted = _load(folder, model, Source(input, **reading))
-        total = _write(path, classifier.classes_.tolist(), predicted, ids=ids)
+        total = _write(path, classifier.classes_.tolist(), predicted, ids=ids, overwrite=overwrite)
     Console().say(f"{total} sentence{'s' * (total != 1)} -> {output}")
     notes = [*options.together(gathered, total), *(engines.notes_of(done) if done else ())]
     options.report(notes, classifier.signature_, far=done.report.far if done else 0, total=total)
 
 
 def _write(
-    path: Path, classes: list[Any], predicted: Iterator[tuple[list[Record], Array64]], *, ids: bool
+    path: Path, classes: list[Any], predicted: Iterator[tuple[list[Record], Array64]], *, ids: bool,
+    overwrite: bool,
 ) -> int:  # fmt: skip
     """Write the predictions, and return how many there are."""
     suffix, total = path.suffix.lower(), 0
     names = [*(["id"] if ids else []), "text", "label", "probability"]
-    with replacing(path) as part, part.open("w", encoding="utf-8", newline="") as file:
+    with replacing(path, overwrite=overwrite) as part, part.open("w", encoding="utf-8", newline="") as file:
         table = csv.DictWriter(file, names, delimiter="\t" if suffix == ".tsv" else ",", lineterminator="\n")
         if suffix != ".jsonl":
             table.writeheader()
@@ -371,7 +372,7 @@ def _print_measures(probabilities: Array64, truth: Labels, names: list[str]) -> 
     from rich.text import Text
     from sklearn.metrics import precision_recall_fscore_support
 
-    from sen2pro.confidence.measures import ANSWERED, evaluate, interval
+    from sen2pro.calibration.measures import ANSWERED, evaluate, interval
 
     scores, console = evaluate(probabilities, truth), Console()
     measures, each = Table("measure"), Table("class")

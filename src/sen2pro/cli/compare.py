@@ -23,7 +23,7 @@ def compare(
     everything: Annotated[bool, Option("--all", help="Print every distance and every variance too.")] = False,
 ) -> None:
     """Say how likely two sentences mean the same, how similar they are, and which is the vaguer one."""
-    from sen2pro.files.encoding import FAR
+    from sen2pro.io.encoding import FAR
 
     with options.notes() as gathered:
         model = options.load(**settings)
@@ -47,7 +47,7 @@ def _measures(model: Any, a: str, b: str, gathered: list[Sen2ProWarning]) -> Non
     from rich.text import Text
 
     from sen2pro.distances import METRICS, distance_pairwise
-    from sen2pro.files.encoding import far_from_head
+    from sen2pro.io.encoding import far_from_head
 
     with options.notes() as more:
         parts = model.encode_sources([a, b])

@@ -10,9 +10,9 @@ from typer import Argument, Option
 from sen2pro.cli import options
 from sen2pro.cli.terminal import Console
 from sen2pro.errors import Sen2ProError
-from sen2pro.files.atomic import replacing
-from sen2pro.files.sentences import Record, Source
-from sen2pro.files.text import LONGEST_LINE
+from sen2pro.io.atomic import replacing
+from sen2pro.io.sentences import Record, Source
+from sen2pro.io.text import LONGEST_LINE
 
 if TYPE_CHECKING:
     from sen2pro.search.duplicates import Duplicates
@@ -62,7 +62,7 @@ def dedup(
             model, (record.text for record in source), precision=precision, certainty=certainty, confidence=confidence,
             total=number,
         )  # fmt: skip
-        shown = _write(path, source, found, kept_only)
+        shown = _write(path, source, found, kept_only, overwrite=overwrite)
     _show(shown, found)
     Console().say(f"{number} texts -> {output}: {len(found.kept)} kept, {len(found.dropped)} dropped")
     if found.rule is not None:
@@ -73,13 +73,15 @@ def dedup(
     options.report(options.together(gathered, number), options.signature_in_one_pass(model))
 
 
-def _write(path: Path, source: Source, found: "Duplicates", kept_only: bool) -> dict[int, Record]:
+def _write(
+    path: Path, source: Source, found: "Duplicates", kept_only: bool, *, overwrite: bool
+) -> dict[int, Record]:  # fmt: skip
     """Write the table, and return the records of the groups that are shown."""
     likes = {each.row: each for each in found.dropped}
     wanted = {row for like, group in list(found.groups.items())[:_SHOWN] for row in (like, *(e.row for e in group))}
     names: dict[int, str] = {}
     firsts, shown, suffix = {each.like for each in found.dropped}, dict[int, Record](), path.suffix.lower()
-    with replacing(path) as part, part.open("w", encoding="utf-8", newline="") as file:
+    with replacing(path, overwrite=overwrite) as part, part.open("w", encoding="utf-8", newline="") as file:
         table = csv.writer(file, delimiter="\t" if suffix == ".tsv" else ",", lineterminator="\n")
         if suffix != ".jsonl":
             table.writerow(_COLUMNS)

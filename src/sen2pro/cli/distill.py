@@ -8,8 +8,8 @@ from typer import Argument, Option
 from sen2pro.cli import options
 from sen2pro.cli.terminal import Console
 from sen2pro.errors import Sen2ProError
-from sen2pro.files.sentences import Source
-from sen2pro.files.text import LONGEST_LINE, check_path
+from sen2pro.io.sentences import Source
+from sen2pro.io.text import LONGEST_LINE, check_path
 
 
 @options.with_settings(without=("method", "head", "samples"))

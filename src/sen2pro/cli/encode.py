@@ -8,10 +8,10 @@ from typer import Argument, Option
 
 from sen2pro.cli import engines, options
 from sen2pro.cli.terminal import Console
-from sen2pro.files.text import LONGEST_LINE
+from sen2pro.io.text import LONGEST_LINE
 
 if TYPE_CHECKING:
-    from sen2pro.scale import Summary
+    from sen2pro.jobs import Summary
 
 _MOST_SHOWN = 100  # rows that were skipped
 
@@ -49,7 +49,7 @@ def encode(
     Streams: memory does not grow with the files. The output appears under its name only when it is complete. A run
     that was stopped or killed goes on where it was if the same command is given again.
     """
-    from sen2pro.scale import encode_files
+    from sen2pro.jobs import encode_files
 
     crowd = engines.Crowd(workers, engine, address)
     with options.notes() as gathered:

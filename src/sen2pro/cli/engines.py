@@ -14,7 +14,7 @@ from sen2pro.cli import options
 from sen2pro.errors import Sen2ProError, Sen2ProWarning, TruncationWarning, one_of
 
 if TYPE_CHECKING:
-    from sen2pro.scale import Engine, Summary
+    from sen2pro.jobs import Engine, Summary
 
 _ENGINES = ("local", "ray")
 Workers = Annotated[
@@ -79,7 +79,7 @@ class Crowd:
         self, model: Any, inputs: str, output: Path, device: str | None = None, **how: Any
     ) -> Iterator[Summary]:
         """Encode files into shards, which are deleted at the end; how to read the files is as for `encode_files`."""
-        from sen2pro.scale import shards_for
+        from sen2pro.jobs import shards_for
 
         engine, workers = self.start(device), self.workers or 1
         with shards_for(model, inputs, output, workers=workers, engine=engine, restart=self.restart, **how) as summary:

@@ -11,12 +11,12 @@ from typer import Argument, Option
 from sen2pro.cli import engines, options
 from sen2pro.cli.terminal import Console
 from sen2pro.errors import Sen2ProError, one_of
-from sen2pro.files.rows import DocumentSource
-from sen2pro.files.text import LONGEST_LINE, check_path
+from sen2pro.io.rows import DocumentSource
+from sen2pro.io.text import LONGEST_LINE, check_path
 
 if TYPE_CHECKING:
+    from sen2pro.jobs import Summary
     from sen2pro.model import Sen2Pro
-    from sen2pro.scale import Summary
 
 
 @options.with_settings("model", "head", "pooling", "device", "revision", "trust_remote_code", "allow_pickle")
@@ -154,13 +154,12 @@ def _encoder(crowd: engines.Crowd, model: Sen2Pro, settings: dict[str, Any]) -> 
 
 
 def _check_folder(output: str, overwrite: bool) -> None:
-    from sen2pro.search.folder import exists
+    from sen2pro.search.folder import check_target, exists
 
     path = check_path(output)
     if exists(path) and not overwrite:
         raise Sen2ProError(f"there is an index in {path}; pass --overwrite to replace it")
-    if path.exists() and not exists(path) and (not path.is_dir() or any(path.iterdir())):
-        raise Sen2ProError(f"{path} is not an empty folder; name a new one")
+    check_target(path, overwrite=overwrite)
 
 
 class _Columns:

@@ -13,9 +13,9 @@ from typer import Argument, Option
 from sen2pro.cli import options
 from sen2pro.cli.terminal import Console
 from sen2pro.errors import Sen2ProError, Sen2ProWarning
-from sen2pro.files.atomic import replacing
-from sen2pro.files.pairs import PairSource
-from sen2pro.files.text import LONGEST_LINE
+from sen2pro.io.atomic import replacing
+from sen2pro.io.pairs import PairSource
+from sen2pro.io.text import LONGEST_LINE
 from sen2pro.progress import progress
 
 _CHUNK = 256  # pairs in memory at once
@@ -52,14 +52,14 @@ def match(
     number = source.count()
     if number == 0:
         raise Sen2ProError(f"there are no pairs in {pairs}")
-    from sen2pro.confidence import MatchConfidence
+    from sen2pro.calibration import MatchConfidence
 
     suffix, verdicts, far, known = path.suffix.lower(), Counter[str](), Counter[str](), 0
     with options.notes() as gathered:
         fitted = MatchConfidence.load(confidence, model=options.load_for_pairs(method, settings))
         rule = fitted.threshold(precision=precision, certainty=certainty, uncovered=uncovered)
         with (
-            replacing(path) as part,
+            replacing(path, overwrite=overwrite) as part,
             part.open("w", encoding="utf-8", newline="") as file,
             progress(number, None, unit="pairs") as advance,
         ):

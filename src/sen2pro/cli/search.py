@@ -11,8 +11,8 @@ from typer import Argument, Option
 from sen2pro.cli import options
 from sen2pro.cli.terminal import Console, in_flags
 from sen2pro.errors import Sen2ProError, Sen2ProWarning
-from sen2pro.files.atomic import replacing
-from sen2pro.files.sentences import Source
+from sen2pro.io.atomic import replacing
+from sen2pro.io.sentences import Source
 from sen2pro.progress import progress
 
 _CHUNK = 256  # queries at once
@@ -69,7 +69,7 @@ def search(
             answered = sum(result.answer is not None for result in results)
         else:
             with progress(number, None, threshold=2 * _CHUNK, unit="queries", title="searching") as advance:
-                total, answered = _into(path, found, source, asked, advance)
+                total, answered = _into(path, found, source, asked, advance, overwrite=overwrite)
     if path is not None:
         Console().say(f"{total} quer{'ies' if total != 1 else 'y'} -> {path}: {answered} with an answer")
     elif as_json:
@@ -121,11 +121,13 @@ def _show(results: list[Any]) -> None:
         console.print(table)
 
 
-def _into(path: Any, index: Any, source: Source, asked: dict[str, Any], advance: Any) -> tuple[int, int]:
+def _into(
+    path: Any, index: Any, source: Source, asked: dict[str, Any], advance: Any, *, overwrite: bool
+) -> tuple[int, int]:  # fmt: skip
     """Write the answers of a file of queries; return how many queries there were, and how many have an answer."""
     total = answered = 0
     suffix = path.suffix.lower()
-    with replacing(path) as part, part.open("w", encoding="utf-8", newline="") as file:
+    with replacing(path, overwrite=overwrite) as part, part.open("w", encoding="utf-8", newline="") as file:
         table = csv.writer(file, delimiter="\t" if suffix == ".tsv" else ",", lineterminator="\n")
         if suffix != ".jsonl":
             table.writerow(_COLUMNS)

@@ -19,7 +19,7 @@ def show(
     from rich.table import Table
     from rich.text import Text
 
-    from sen2pro.files.gaussians import read
+    from sen2pro.io.gaussians import read
 
     stored = read(file)
     gaussian = stored.gaussian
@@ -52,7 +52,7 @@ def _by_source(path: str) -> dict[str, Any]:
     """Return the variance of each source of uncertainty, where a file has them."""
     import numpy as np
 
-    from sen2pro.files.gaussians import stream
+    from sen2pro.io.gaussians import stream
 
     if not Path(path).is_dir() and not path.lower().endswith(".parquet"):
         return {}

@@ -6,12 +6,12 @@ from typer import Argument, Option
 
 from sen2pro.cli import options
 from sen2pro.cli.terminal import Console
-from sen2pro.files.sentences import Source
-from sen2pro.files.text import LONGEST_LINE
+from sen2pro.io.sentences import Source
+from sen2pro.io.text import LONGEST_LINE
 from sen2pro.progress import progress
 
 if TYPE_CHECKING:
-    from sen2pro.files.scoring import Scored
+    from sen2pro.io.scoring import Scored
 
 
 @options.with_settings("model", "head", "pooling", "device", "revision", "trust_remote_code", "allow_pickle")
@@ -33,7 +33,7 @@ def specificity(
     A score of 20 means: more specific than 20 % of English sentences. Below 20 a sentence is vague. Streams: memory
     does not grow with the file, unless it is sorted. The output appears under its name only when it is complete.
     """
-    from sen2pro.files.scoring import SUFFIXES, score_into
+    from sen2pro.io.scoring import SUFFIXES, score_into
 
     path = options.check_output(output, SUFFIXES, [input], overwrite=overwrite)
     source = Source(input, column, id_column, skip_blank=skip_blank, longest_line=longest_line)
@@ -41,7 +41,9 @@ def specificity(
     with options.notes() as gathered:
         model = options.load(**settings)
         with progress(number, None, threshold=2048, unit="sentences") as advance:
-            total, kept, ends = score_into(path, model, source, below=below, above=above, sort=sort, advance=advance)
+            total, kept, ends = score_into(
+                path, model, source, below=below, above=above, sort=sort, overwrite=overwrite, advance=advance
+            )
     _show(model, ends)
     chosen = "" if kept == total else f" of {total}"
     Console().say(f"{kept}{chosen} sentence{'s' * (total != 1)} -> {output}")

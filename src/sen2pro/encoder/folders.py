@@ -17,8 +17,9 @@ from torch import Tensor
 from sen2pro.encoder.native import FAMILIES, Network, expected
 from sen2pro.encoder.texts import FastTokenizer
 from sen2pro.encoder.texts import understand as understand_tokenizer
+from sen2pro.encoder.vocabulary import check_vocabulary
 from sen2pro.errors import Sen2ProError
-from sen2pro.files import documents
+from sen2pro.io import documents
 
 # Settings that change nothing here: names, labels, training, decoding, and how a pooler that is not used works.
 _IDLE = {
@@ -102,8 +103,7 @@ def _understand(folder: Path, known_hash: str | None) -> Understood:
     tokenizer = understand_tokenizer(folder)
     if tokenizer is None or (family.counts_from_padding and tokenizer.padding != config["pad_token_id"]):
         raise _UnknownPart
-    if tokenizer.size > config["vocab_size"]:
-        raise _UnknownPart
+    check_vocabulary(tokenizer, config["vocab_size"], folder)
     first = config["pad_token_id"] + 1 if family.counts_from_padding else 0
     max_length = around.max_length or tokenizer.max_length
     if type(max_length) is not int or not 0 < max_length <= config["max_position_embeddings"] - first:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import logging
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,8 @@ from torch import nn
 from sen2pro.encoder.folders import Understood, understand
 from sen2pro.encoder.resolve import known_hash, resolve
 from sen2pro.encoder.texts import LibraryTokenizer, TextTokenizer
-from sen2pro.encoder.trust import check_folder, check_weights
+from sen2pro.encoder.trust import check_folder, check_types, check_weights, fetching_nothing
+from sen2pro.encoder.vocabulary import check_vocabulary
 from sen2pro.errors import Sen2ProError, shown
 from sen2pro.settings import Settings
 
@@ -74,14 +75,17 @@ def load(settings: Settings, *, native: bool = True) -> Parts:
                 understood, understood.tokenizer, understood.max_length, name, folder, understood.unit,
                 understood.prompts, understood.default_prompt_name,
             )  # fmt: skip
-        with usable(folder, "loaded"), quietly():
+        with usable(folder, "loaded"), nullcontext() if code else fetching_nothing(), quietly():
+            if not code:
+                check_types(folder)
             model, tokenizer = _load_folder(folder, tokenizer, pickle, code)
     with usable(folder):
         parts = _parts_of(model, tokenizer)
+        assert isinstance(parts.model, Library)
+        check_vocabulary(parts.texts, _rows(parts.model.network), folder)
         if parts.max_length < 1 or (parts.truncate_dim is not None and parts.truncate_dim < 1):
             limits = f"the longest input ({parts.max_length} tokens) and the dimensions to keep ({parts.truncate_dim})"
             raise Sen2ProError(f"{limits} must be at least 1")
-    assert isinstance(parts.model, Library)
     parts.folder = folder
     own_name = getattr(parts.model.network.config, "_name_or_path", "") or type(model).__name__
     parts.name = name or Path(str(own_name)).name
@@ -198,6 +202,15 @@ def _encoder_part(network: Any) -> Any:
     network = getattr(network, "base_model", network)
     has_more = hasattr(network, "decoder") or type(network).__name__.endswith("EncoderModel")
     return network.get_encoder() if has_more else network
+
+
+def _rows(network: Any) -> int | None:
+    """Return how many tokens a network has embeddings for; None where it does not say (CANINE has no such table)."""
+    try:
+        rows: int | None = getattr(network.get_input_embeddings(), "num_embeddings", None)
+    except (AttributeError, NotImplementedError):  # a module of one's own need not have this
+        return None
+    return rows
 
 
 def _max_length(network: Any, tokenizer: Any) -> int:

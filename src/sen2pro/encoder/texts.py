@@ -16,7 +16,7 @@ from tokenizers.pre_tokenizers import ByteLevel
 
 from sen2pro.encoder.dropout import Tokens
 from sen2pro.encoder.vocabulary import whole_words
-from sen2pro.files import documents
+from sen2pro.io import documents
 
 _NAMED = {f"{name}_token" for name in ("bos", "eos", "unk", "sep", "pad", "cls", "mask")}
 _BRACKETS = {
@@ -80,6 +80,13 @@ class TextTokenizer(Protocol):
     def size(self) -> int:
         """One more than the greatest id."""
 
+    def numbers(self) -> dict[str, int]:
+        """Return the number of each token."""
+
+    @property
+    def special(self) -> set[str]:
+        """The tokens that stand for no text, padding for instance."""
+
     def pieces(self, text: str, *, special: bool) -> list[Piece]:
         """Return the tokens of a text, not cut, with or without those that the tokenizer adds."""
 
@@ -123,7 +130,17 @@ class LibraryTokenizer:
     @property
     def size(self) -> int:
         """One more than the greatest id."""
-        return max(self._tokenizer.get_vocab().values(), default=-1) + 1
+        return max(self.numbers().values(), default=-1) + 1
+
+    def numbers(self) -> dict[str, int]:
+        """Return the number of each token."""
+        return dict(self._tokenizer.get_vocab())
+
+    @property
+    def special(self) -> set[str]:
+        """The tokens that stand for no text, padding for instance."""
+        added = self._tokenizer.added_tokens_decoder.values()
+        return {*self._tokenizer.all_special_tokens, *(token.content for token in added if token.special)}
 
     def pieces(self, text: str, *, special: bool) -> list[Piece]:
         """Return the tokens of a text, not cut, with or without those that the tokenizer adds."""
@@ -161,7 +178,17 @@ class FastTokenizer:
     @property
     def size(self) -> int:
         """One more than the greatest id."""
-        return max(self._tokenizer.get_vocab().values(), default=-1) + 1
+        return max(self.numbers().values(), default=-1) + 1
+
+    def numbers(self) -> dict[str, int]:
+        """Return the number of each token."""
+        return self._tokenizer.get_vocab()
+
+    @property
+    def special(self) -> set[str]:
+        """The tokens that stand for no text, padding for instance."""
+        added = self._tokenizer.get_added_tokens_decoder().values()
+        return {*self._special, *(token.content for token in added if token.special)}
 
     def ids(self, texts: Sequence[str]) -> list[Tokens]:
         """Return the token ids of texts, special tokens included, not cut."""

@@ -6,11 +6,15 @@ The libraries follow names of classes, files and models in a folder's JSON files
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from sen2pro.errors import Sen2ProError, shown, some
-from sen2pro.files import documents
+from sen2pro.io import documents
 
 # The modules of sentence-transformers that hold numbers only.
 _MODULES = (
@@ -34,8 +38,17 @@ _ACTIVATION = re.compile(r"torch\.nn(\.modules\.(activation|linear))?\.[A-Z]\w*"
 _PATHS = {
     "config.json": ("transformers_weights",),
     "tokenizer_config.json": ("vocab", "merges", "init_inputs", "sp_model_kwargs"),
+    "processor_config.json": ("audio_tokenizer",),
+    "audio_tokenizer_config.json": ("audio_tokenizer_name_or_path",),
 }
+# What transformers lists a type of model for, if it takes text and nothing else.
+_TEXT_TASKS = (
+    "CAUSAL_LM", "MASKED_LM", "MULTIPLE_CHOICE", "NEXT_SENTENCE_PREDICTION", "QUESTION_ANSWERING",
+    "SEQUENCE_CLASSIFICATION", "SEQ_TO_SEQ_CAUSAL_LM", "TABLE_QUESTION_ANSWERING", "TEXT_ENCODING",
+    "TOKEN_CLASSIFICATION",
+)  # fmt: skip
 _OBJECT = documents.mapping(lambda *_: None)  # these files are another library's, with keys that we need not know
+_FETCHES_NOTHING: ContextVar[bool] = ContextVar("_FETCHES_NOTHING", default=False)
 
 
 def check_weights(folder: Path) -> None:
@@ -142,6 +155,95 @@ def _check_implementations(folder: Path, file: str, value: Any) -> None:
         if name in _IMPLEMENTATIONS and any(each not in _OWN_IMPLEMENTATIONS for each in chosen):
             raise _needs_code(folder, f"{file} sets {name} to {shown(inner)}")
         _check_implementations(folder, file, inner)
+
+
+def check_types(folder: Path) -> None:
+    """Refuse a folder whose network, or a part of it, is no text encoder of transformers.
+
+    Models for images and sound may be put together from others, which transformers asks the hub for. To know the types
+    takes an import of transformers, so this is for folders that it will load. `trust_remote_code=True` allows others.
+    """
+    path = folder / "modules.json"
+    modules = documents.load(path) if path.is_file() else [{"type": "Transformer", "path": ""}]
+    for module in modules:
+        if module["type"].rpartition(".")[2] == "Transformer":
+            _check_type(folder / module["path"] / "config.json")
+
+
+def _check_type(path: Path) -> None:
+    from transformers import CONFIG_MAPPING, AutoConfig
+
+    config = _object(path)
+    kind = config.get("model_type")
+    documents.TEXT(kind, f"{path}: 'model_type'")
+    parts = CONFIG_MAPPING[kind].sub_configs.values() if kind in _text_types() else ()
+    if kind not in _text_types() or AutoConfig in parts:  # AutoConfig stands for a part of any type
+        raise _no_text_encoder(path, f"the model type {kind!r}")
+    known = _text_types() | {getattr(part, "model_type", "") for part in parts}
+    for inner in _inner_types(config):
+        if inner not in known:
+            raise _no_text_encoder(path, f"a part of the model type {inner!r}")
+
+
+def _inner_types(value: Any) -> Iterator[str]:
+    """Yield every model type that a configuration names, at any depth."""
+    entries: Any = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for name, inner in entries:
+        if name == "model_type" and isinstance(inner, str):
+            yield inner
+        yield from _inner_types(inner)
+
+
+@cache
+def _text_types() -> frozenset[str]:
+    """Return the types of models that transformers lists for tasks of text, and for no others."""
+    from transformers.models.auto import modeling_auto, processing_auto
+
+    text, others = set(), set(vars(processing_auto)["PROCESSOR_MAPPING_NAMES"])  # a processor is for more than text
+    for name, types in vars(modeling_auto).items():
+        task = re.fullmatch(r"MODEL_FOR_(\w+?)(_MAPPING)?_NAMES", name)
+        if task and task[1] in _TEXT_TASKS:
+            text |= set(types)
+        elif task and task[1] != "PRETRAINING":  # which can be of any kind
+            others |= set(types)
+    return frozenset((text & set(modeling_auto.MODEL_MAPPING_NAMES)) - others)
+
+
+def _no_text_encoder(path: Path, what: str) -> Sen2ProError:
+    import transformers
+
+    return Sen2ProError(
+        f"the model in {path.parent} cannot be loaded: {path.name} names {what}, which is no text encoder of "
+        f"transformers {transformers.__version__}. If you trust its source, pass trust_remote_code=True"
+    )
+
+
+@contextmanager
+def fetching_nothing() -> Iterator[None]:
+    """Refuse every request that the libraries make to the hub, in this thread, while a folder is loaded.
+
+    `local_files_only=True` covers the folder itself, but not the parts of a network and other things that the libraries
+    load on the way. They all ask through the one session of huggingface_hub, so a hook there sees every request, also
+    on a connection that is open already. huggingface_hub's own switch, HF_HUB_OFFLINE, is one for the whole process: it
+    would stop downloads of other threads.
+    """
+    from huggingface_hub import get_session
+
+    hooks = get_session().event_hooks["request"]
+    if _refuse not in hooks:
+        hooks.append(_refuse)  # and stays there; it does nothing outside of this block
+    token = _FETCHES_NOTHING.set(True)
+    try:
+        yield
+    finally:
+        _FETCHES_NOTHING.reset(token)
+
+
+def _refuse(request: Any) -> None:
+    if _FETCHES_NOTHING.get():
+        from huggingface_hub.errors import OfflineModeIsEnabled  # the error that the libraries expect offline
+
+        raise OfflineModeIsEnabled(f"it asks for {request.url}, and a folder may fetch nothing")
 
 
 def _needs_code(folder: Path, why: str) -> Sen2ProError:

@@ -7,6 +7,7 @@ the shift of the mean away from the plain vector, and the variance of each dimen
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
@@ -19,8 +20,9 @@ from numpy.typing import NDArray
 from sen2pro.checks import SOURCES
 from sen2pro.errors import Sen2ProError, some
 from sen2pro.estimation.shrinkage import Strength
-from sen2pro.files import documents, tensors
-from sen2pro.files.text import check_path
+from sen2pro.io import documents, tensors
+from sen2pro.io.atomic import replacing_folder, settled
+from sen2pro.io.text import check_path
 from sen2pro.sampling.states import States
 from sen2pro.signature import Signature
 from sen2pro.types import Array, Array64
@@ -287,8 +289,10 @@ class Head:
         return np.where(self.live["model"], self.correction(states, scalars, spread), 0.0)
 
     def save(self, folder: str | Path) -> None:
-        """Write the numbers as safetensors, and what they are as JSON next to them."""
-        folder, maps = Path(folder), self._maps()
+        """Write the numbers as safetensors and the settings as JSON, in place of a head that is there."""
+        from sen2pro.estimation import analytic
+
+        maps = self._maps()
         config = {
             **{name: getattr(self, name) for name in _PLAIN},
             "hash": self.hash,
@@ -299,22 +303,23 @@ class Head:
             "layers": {"coverage": self.coverage.layers, **{name: linear.layers for name, linear in maps.items()}},
             "transforms": {name: linear.transform for name, linear in maps.items()},
         }
-        folder.mkdir(parents=True, exist_ok=True)
-        tensors.write(folder / TENSORS, self._tensors())
-        documents.write(folder / CONFIG, config)
-        from sen2pro.estimation import analytic
-
-        if self.specificity is not None:
-            self.specificity.save(folder)
-        if self.correction is not None:
-            self.correction.save(folder, self.hash)
-        else:  # of a head that was there before
-            (folder / analytic.CONFIG).unlink(missing_ok=True)
+        correction = re.compile("|".join(map(re.escape, (analytic.CONFIG, analytic.TENSORS))))
+        with replacing_folder(folder, CONFIG, correction) as temporary:
+            tensors.write(temporary / TENSORS, self._tensors())
+            documents.write(temporary / CONFIG, config)
+            if self.specificity is not None:
+                self.specificity.save(temporary)
+            if self.correction is not None:
+                self.correction.save(temporary, self.hash)
 
     @classmethod
     def load(cls, folder: str | Path) -> Head:
         """Read what `save` wrote; a folder that somebody else wrote is checked before it is used."""
-        folder = check_path(folder)
+        with settled(check_path(folder), shared=True):  # its files have fixed names, so none may be replaced meanwhile
+            return cls._load(Path(folder))
+
+    @classmethod
+    def _load(cls, folder: Path) -> Head:
         for name in (CONFIG, TENSORS):
             if not (folder / name).is_file():
                 raise Sen2ProError(f"there is no head in {folder}: {name} is missing")

@@ -21,9 +21,9 @@ from sen2pro.errors import Sen2ProError
 from sen2pro.estimation.head import SHIPPED, TRANSFORMS, Linear, basis
 from sen2pro.estimation.names import names_and_numbers
 from sen2pro.estimation.ridge import Ridge
-from sen2pro.files import documents, tensors
-from sen2pro.files.atomic import replacing
-from sen2pro.files.text import check_path
+from sen2pro.io import documents, tensors
+from sen2pro.io.atomic import replacing_folder, settled
+from sen2pro.io.text import check_path
 from sen2pro.sampling.states import States
 from sen2pro.signature import Signature
 from sen2pro.types import Array, Array64
@@ -92,23 +92,19 @@ class SpecificityHead:
 
     def save(self, folder: str | Path) -> None:
         """Write the numbers as safetensors, and what they are as JSON next to them."""
-        from safetensors.numpy import save_file
-
-        folder = Path(folder)
-        folder.mkdir(parents=True, exist_ok=True)
         arrays = {name: np.ascontiguousarray(getattr(self, name)) for name in _ARRAYS}
-        with replacing(folder / TENSORS) as temporary:
-            save_file(arrays, temporary)
         config = {"space": self.space, "corpus": self.corpus, "layers": self.layers, "r2": self.r2}
         config |= {"transform": self.transform, "hash": _hash(arrays), "version": __version__}
-        documents.write(folder / CONFIG, config)
+        with replacing_folder(folder, CONFIG) as temporary:
+            tensors.write(temporary / TENSORS, arrays)
+            documents.write(temporary / CONFIG, config)
 
     @classmethod
     def load(cls, folder: str | Path) -> SpecificityHead:
         """Read what `save` wrote; a folder that somebody else wrote is checked before it is used."""
-        folder = check_path(folder)
-        config = documents.read(folder / CONFIG, _CONFIG)
-        arrays = tensors.read(folder / TENSORS, {name: tensors.Expected("F32", _ARRAYS[name]) for name in _ARRAYS})
+        folder, expected = check_path(folder), {name: tensors.Expected("F32", _ARRAYS[name]) for name in _ARRAYS}
+        with settled(folder, shared=True):
+            config, arrays = documents.read(folder / CONFIG, _CONFIG), tensors.read(folder / TENSORS, expected)
         _check(arrays, folder / TENSORS)
         if _hash(arrays) != config["hash"]:
             raise Sen2ProError(f"{folder / TENSORS} is damaged: its numbers do not have the hash that {CONFIG} says")

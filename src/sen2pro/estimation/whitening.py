@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import warnings
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,9 @@ from numpy.typing import NDArray
 from sen2pro.arrays import check_numbers
 from sen2pro.checks import check_whole
 from sen2pro.errors import Sen2ProError, Sen2ProWarning
-from sen2pro.files import tensors
+from sen2pro.io import tensors
+from sen2pro.io.atomic import read_unchanged
+from sen2pro.io.text import check_path
 from sen2pro.types import Array
 
 _HASH = "sen2pro.hash"
@@ -85,6 +88,10 @@ class Whitening:
     @classmethod
     def load(cls, path: str | Path) -> Whitening:
         """Read what `save` wrote; a file that changed since then is refused."""
+        return read_unchanged(check_path(path), partial(cls._load, Path(path)))
+
+    @classmethod
+    def _load(cls, path: Path) -> Whitening:
         expected = {"mean": tensors.Expected("F32", "k"), "kernel": tensors.Expected("F32", "k dim")}
         mean, kernel = tensors.read(path, expected).values()
         if not 1 <= kernel.shape[1] <= len(mean):
@@ -93,7 +100,7 @@ class Whitening:
         kept = tensors.read_header(path).metadata.get(_HASH)
         if kept is None:
             old = f"{path} has no hash to tell damage by: it was written before sen2pro 0.5; save the whitening again"
-            warnings.warn(old, Sen2ProWarning, stacklevel=2)
+            warnings.warn(old, Sen2ProWarning, stacklevel=4)
         elif kept != whitening.hash:
             raise Sen2ProError(f"{path} was changed or damaged since it was written; fit the whitening again")
         return whitening

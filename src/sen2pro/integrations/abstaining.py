@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from sen2pro.calibration.search import SearchConfidence
 from sen2pro.checks import share
-from sen2pro.confidence.search import SearchConfidence
 from sen2pro.errors import Sen2ProError, shown
 from sen2pro.integrations.plain import load
 from sen2pro.search.calibration import LIKELY, loaded

@@ -21,14 +21,14 @@ from ray.data import ActorPoolStrategy, Dataset
 
 from sen2pro.checks import check_whole
 from sen2pro.errors import Sen2ProError, one_of
-from sen2pro.files.atomic import replacing
-from sen2pro.files.gaussians import COLUMNS
-from sen2pro.files.sentences import Record
+from sen2pro.io.atomic import replacing
+from sen2pro.io.gaussians import COLUMNS
+from sen2pro.io.sentences import Record
+from sen2pro.jobs.cluster import Exits, check_address
+from sen2pro.jobs.engines import MOST_DEATHS, Counted, Model, Place, describe, loaded, portable
+from sen2pro.jobs.plan import About
+from sen2pro.jobs.units import Advance, How, Report, Unit, encode_chunk, encode_unit_bytes
 from sen2pro.model import Sen2Pro
-from sen2pro.scale.cluster import Exits, check_address
-from sen2pro.scale.engines import MOST_DEATHS, Counted, Model, Place, describe, loaded, portable
-from sen2pro.scale.plan import About
-from sen2pro.scale.units import Advance, How, Report, Unit, encode_chunk, encode_unit_bytes
 from sen2pro.settings import Settings
 
 _LOG = logging.getLogger("sen2pro")
@@ -203,7 +203,7 @@ class RayEngine:
 
     Examples
     --------
-    >>> from sen2pro.scale import encode_files
+    >>> from sen2pro.jobs import encode_files
     >>> from sen2pro.settings import Settings
     >>> settings = Settings(method="one-pass")
     >>> encode_files(settings, "texts", "gaussians", shards=True, engine=RayEngine())  # doctest: +SKIP

@@ -9,7 +9,7 @@ from typing import Any
 import gradio as gr
 
 from sen2pro import __version__
-from sen2pro.files.text import open_binary
+from sen2pro.io.text import open_binary
 from sen2pro.model import Sen2Pro
 from sen2pro.page.classify import classify_tab
 from sen2pro.page.compare import compare_tab

@@ -8,7 +8,7 @@ from typing import Any
 
 import gradio as gr
 
-from sen2pro.confidence.comparison import in_a_word
+from sen2pro.calibration.comparison import in_a_word
 from sen2pro.model import Sen2Pro
 from sen2pro.page import fragments, inputs, texts
 from sen2pro.page.job import Job, Outputs, examples, opener

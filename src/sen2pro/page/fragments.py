@@ -10,8 +10,8 @@ from io import StringIO
 from math import cos, pi, sin
 from typing import TYPE_CHECKING, Any
 
-from sen2pro.confidence.comparison import Comparison
-from sen2pro.confidence.default import HIGHEST
+from sen2pro.calibration.comparison import Comparison
+from sen2pro.calibration.default import HIGHEST
 from sen2pro.page.mapping import SentenceMap
 from sen2pro.specificity.measure import Explanation
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sen2pro.checks import check_text, is_blank
 from sen2pro.errors import Sen2ProError, some
-from sen2pro.files.sentences import Record, UploadedSource
+from sen2pro.io.sentences import Record, UploadedSource
 from sen2pro.page.limits import Limits
 
 _LONGEST_LABEL = 60  # letters

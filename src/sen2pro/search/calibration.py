@@ -12,12 +12,12 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from sen2pro.calibration.default import MATTERS
+from sen2pro.calibration.search import SearchConfidence
 from sen2pro.checks import share
-from sen2pro.confidence.default import MATTERS
-from sen2pro.confidence.search import SearchConfidence
 from sen2pro.errors import Sen2ProError, Sen2ProWarning, shown
-from sen2pro.files import documents
-from sen2pro.files.documents import NUMBER, TEXT, mapping, record
+from sen2pro.io import documents
+from sen2pro.io.documents import NUMBER, TEXT, mapping, record
 from sen2pro.search.encoding import Encoded
 from sen2pro.signature import Signature
 from sen2pro.types import Array

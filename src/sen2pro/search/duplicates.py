@@ -12,10 +12,10 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from sen2pro.calibration.default import Default, shipped
+from sen2pro.calibration.guarantee import Rule
+from sen2pro.calibration.match import MatchConfidence
 from sen2pro.checks import check_sentences, share
-from sen2pro.confidence.default import Default, shipped
-from sen2pro.confidence.guarantee import Rule
-from sen2pro.confidence.match import MatchConfidence
 from sen2pro.errors import Sen2ProError, Sen2ProWarning, shown
 from sen2pro.model import Sen2Pro
 from sen2pro.progress import Show, progress
@@ -158,7 +158,7 @@ def _judge(
     if misfits:
         raise Sen2ProError(
             f"the numbers that ship are for the default model, and this one has {'; '.join(misfits)}. Label pairs, "
-            "fit sen2pro.confidence.MatchConfidence, and pass confidence=..."
+            "fit sen2pro.calibration.MatchConfidence, and pass confidence=..."
         )
     most = float(default.probability(1.0))
     what = "the probabilities that ship with sen2pro have not seen your texts, so no precision is promised"

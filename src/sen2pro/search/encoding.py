@@ -50,6 +50,11 @@ class TextEncoder:
         self.has_gaussians = wanted or one_pass is not None
 
     @property
+    def passes(self) -> int:
+        """How many forward passes a text takes."""
+        return self.model.passes if self.has_gaussians else 1
+
+    @property
     def signature(self) -> Signature:
         """How texts are encoded."""
         return self.model.signature()

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sen2pro.search.locks import ReadersAndWriter
-from sen2pro.search.rows import ABOUT, Document, Found, Rows, Where, matches
+from sen2pro.search.rows import ABOUT, Document, Found, Rows, Where, matcher
 from sen2pro.search.store import About, DuplicateIds, missing
 from sen2pro.types import Array
 
@@ -180,7 +180,8 @@ class FaissStore:
             total = int(self._engine.ntotal)
             mask = None if len(self._live) == total else self._alive(total)
             if where:
-                wanted = [row for row in self._live.values() if matches(self._metadata[row], where)]
+                fits = matcher(where)
+                wanted = [row for row in self._live.values() if fits(self._metadata[row])]
                 mask = np.zeros(total, bool)
                 mask[wanted] = True
             allowed = int(mask.sum()) if mask is not None else total

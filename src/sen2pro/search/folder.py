@@ -7,7 +7,9 @@ before FAISS sees them.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +18,11 @@ import xxhash
 from numpy.typing import NDArray
 
 from sen2pro.errors import Sen2ProError
-from sen2pro.files import documents, parquet, tensors
-from sen2pro.files.atomic import replacing
-from sen2pro.files.documents import COUNT, TEXT, mapping, record
-from sen2pro.files.tensors import Expected
-from sen2pro.files.text import check_path
+from sen2pro.io import documents, parquet, tensors
+from sen2pro.io.atomic import is_temporary, read_unchanged, replacing_folder
+from sen2pro.io.documents import COUNT, TEXT, mapping, record
+from sen2pro.io.tensors import Expected
+from sen2pro.io.text import check_path
 from sen2pro.search.faiss_store import FaissStore, library
 from sen2pro.search.rows import ABOUT, Rows, Value, check_ids, check_metadata
 from sen2pro.search.store import About
@@ -30,6 +32,7 @@ _PIECE = 1 << 20  # bytes that are read at once
 _BATCH = 8192  # rows of a table that are decoded at once
 _GROUP = 1 << 16  # rows of a table that are written at once
 _FILES = {"texts": ".parquet", "vectors": ".safetensors", "graph": ".safetensors"}
+_PART = re.compile(r"(texts|vectors|graph)(-[0-9a-f]{16}|\.new)\.(parquet|safetensors)")  # .new: up to version 0.11.0
 _FILE = record({"name": TEXT, "digest": TEXT})
 _ANY = mapping(lambda value, place: None)  # looked at by who reads it
 _DOCUMENT = record({"about": _ANY, "rows": COUNT, "files": mapping(_FILE)}, {"confidence": _ANY})
@@ -42,28 +45,35 @@ def exists(folder: str | Path) -> bool:
     return (Path(folder) / FILE).is_file()
 
 
+def check_target(folder: str | Path, *, overwrite: bool) -> None:
+    """Raise if an index may not be saved to a folder: it holds something else, or an index and no `overwrite`."""
+    path = check_path(folder)
+    if exists(path):
+        if not overwrite:
+            raise Sen2ProError(f"there is an index in {path}; pass overwrite=True to replace it")
+    elif path.exists() and (not path.is_dir() or any(not _is_ours(place.name) for place in path.iterdir())):
+        raise Sen2ProError(f"{path} is not an empty folder; name a new one")
+
+
+def _is_ours(name: str) -> bool:
+    """Tell whether a save that goes on, or was killed, has a file of this name in a folder without an index."""
+    return is_temporary(name) or bool(_PART.fullmatch(name))
+
+
 def save(store: FaissStore, folder: str | Path, *, overwrite: bool = False) -> None:
     """Write an index to a folder; one that is there is replaced at the last step, or stays as it is."""
     path = check_path(folder)
-    if path.exists() and (not path.is_dir() or (any(path.iterdir()) and not exists(path))):
-        raise Sen2ProError(f"{path} is not an empty folder; name a new one")
-    if exists(path) and not overwrite:
-        raise Sen2ProError(f"there is an index in {path}; pass overwrite=True to replace it")
-    path.mkdir(parents=True, exist_ok=True)
-    with store.held() as (rows, graph):
-        files = _write_files(path, rows, graph)
-        content = {"about": store.about.to_json(), "rows": len(rows), "files": files}
-    if store.confidence is not None:
-        content["confidence"] = store.confidence
-    documents.write(path / FILE, content)
-    kept = {FILE, *(file["name"] for file in files.values())}
-    for place in path.iterdir():  # what the index before was made of, and what a killed run left
-        if place.name not in kept and place.suffix in _FILES.values() and place.name.startswith(tuple(_FILES)):
-            place.unlink(missing_ok=True)
+    with replacing_folder(path, FILE, _PART, lambda: check_target(path, overwrite=overwrite)) as temporary:
+        with store.held() as (rows, graph):
+            files = _write_files(temporary, rows, graph)
+            content = {"about": store.about.to_json(), "rows": len(rows), "files": files}
+        if store.confidence is not None:
+            content["confidence"] = store.confidence
+        documents.write(temporary / FILE, content)
 
 
-def _write_files(path: Path, rows: Rows, graph: Any) -> dict[str, dict[str, str]]:
-    """Write the parts of an index under names that no other index has; return their names and digests."""
+def _write_files(folder: Path, rows: Rows, graph: Any) -> dict[str, dict[str, str]]:
+    """Write the parts of an index under names that no other content has; return their names and digests."""
     writers: dict[str, Callable[[Path], None]] = {
         "texts": lambda place: _write_texts(place, rows),
         "vectors": lambda place: tensors.write(place, {"vectors": rows.vectors, "about": rows.about}),
@@ -72,11 +82,11 @@ def _write_files(path: Path, rows: Rows, graph: Any) -> dict[str, dict[str, str]
         writers["graph"] = lambda place: tensors.write(place, _graph_numbers(graph))
     files = {}
     for name, write in writers.items():
-        temporary = path / f"{name}.new{_FILES[name]}"
-        write(temporary)
-        digest = digest_of(temporary)
+        place = folder / f"{name}{_FILES[name]}"
+        write(place)
+        digest = digest_of(place)
         final = f"{name}-{digest[:16]}{_FILES[name]}"
-        temporary.replace(path / final)
+        place.rename(folder / final)
         files[name] = {"name": final, "digest": digest}
     return files
 
@@ -84,6 +94,10 @@ def _write_files(path: Path, rows: Rows, graph: Any) -> dict[str, dict[str, str]
 def load(folder: str | Path) -> FaissStore:
     """Read an index that `save` wrote; a file that was changed is refused."""
     path = check_path(folder)
+    return read_unchanged(path / FILE, partial(_load, path))
+
+
+def _load(path: Path) -> FaissStore:
     if not exists(path):
         raise Sen2ProError(f"there is no index in {path}: {FILE} is missing")
     found = documents.read(path / FILE, _DOCUMENT)
@@ -136,10 +150,7 @@ def _write_texts(path: Path, rows: Rows) -> None:
     import pyarrow.parquet as pq
 
     schema = pa.schema([(name, pa.string()) for name in ("id", "text", "metadata")])
-    with (
-        replacing(path) as temporary,
-        pq.ParquetWriter(temporary, schema, compression="zstd", write_page_checksum=True) as file,
-    ):
+    with pq.ParquetWriter(path, schema, compression="zstd", write_page_checksum=True) as file:
         for start in range(0, len(rows), _GROUP):
             part = slice(start, start + _GROUP)
             columns = [rows.ids[part], rows.texts[part], [json.dumps(each) for each in rows.metadata[part]]]

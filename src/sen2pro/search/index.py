@@ -11,8 +11,8 @@ from itertools import count
 from pathlib import Path
 from typing import Any, overload
 
+from sen2pro.calibration.search import SearchConfidence
 from sen2pro.checks import check_sentences, check_whole
-from sen2pro.confidence.search import SearchConfidence
 from sen2pro.errors import Sen2ProError, Sen2ProWarning, one_of, some
 from sen2pro.model import Sen2Pro
 from sen2pro.progress import Show, progress
@@ -40,6 +40,7 @@ from sen2pro.signature import MATTERS, Signature
 
 MOST_HITS = 10_000
 DUPLICATES = ("refuse", "replace")
+_MOST_LOOKED_FOR = 10  # keys of a filter that found nothing: to look for one takes a walk through all rows
 _OF_THE_INDEX = (*MATTERS, "samples", "max_length", "prompt")  # what may not differ between building and searching
 
 
@@ -212,6 +213,11 @@ class Index:
         return self._encoder.model
 
     @property
+    def passes(self) -> int:
+        """How many forward passes a query takes."""
+        return self._encoder.passes
+
+    @property
     def signature(self) -> Signature:
         """How the texts were encoded."""
         return self._store.about.signature
@@ -352,7 +358,7 @@ class Index:
         k
             How many hits; an index with fewer texts gives fewer.
         where
-            What the metadata of a hit must be: `{"lang": "en", "year": [1999, 2000]}`.
+            What the metadata of a hit must be: `{"lang": "en", "year": [1999, 2000]}`. It may have 1,000 values.
         precision, certainty
             `Result.answer` is None unless this precision is kept; see `SearchConfidence.abstain`. By default an answer
             is a first hit that is more likely right than not.
@@ -381,8 +387,9 @@ class Index:
 
     def _warn_of_keys(self, where: Where) -> None:
         """Warn of a key that no text has, where a filter found nothing."""
-        wrong = [key for key in where if key not in self._keys and not patiently(partial(self._store.has_key, key))]
-        self._keys.update(key for key in where if key not in wrong)
+        asked = [key for key in where if key not in self._keys][:_MOST_LOOKED_FOR]
+        wrong = [key for key in asked if not patiently(partial(self._store.has_key, key))]
+        self._keys.update(key for key in asked if key not in wrong)
         if wrong and len(self):
             known = patiently(self._store.keys)
             keys = f"the keys are {some(known, 10)}" if known else "no text has metadata"

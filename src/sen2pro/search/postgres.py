@@ -90,6 +90,8 @@ class PostgresStore:
         try:
             connection = self._connection()
             yield connection
+        except self._psycopg.errors.QueryCanceled as error:  # its own time limit, for instance: do not ask again
+            raise Sen2ProError(f"PostgreSQL stopped this: {first_line(error)}") from None
         except (self._psycopg.OperationalError, self._psycopg.InterfaceError) as error:
             if connection is not None:
                 connection.close()
@@ -237,31 +239,31 @@ class PostgresStore:
 
     def nearest(self, vectors: Array, k: int, where: Where, *, with_vectors: bool) -> list[Found]:
         """Return the k nearest rows for each vector (n, d), by the graph; a filter walks on until k are found."""
+        # One array for each key, compared as JSON: so 1 is 1.0, and true is not 1.
+        filters = [each for key, values in where.items() for each in (key, [json.dumps(value) for value in values])]
         with self._connected() as connection:
-            found = [self._query(connection, vector, k, where, with_vectors) for vector in vectors]
+            found = [self._query(connection, vector, k, filters, with_vectors) for vector in vectors]
         short = [number for number, hits in enumerate(found) if len(hits.ids) < k]
         if short and where:  # the graph may give up before it has found rows that few have
             with self._transaction() as connection:
                 connection.execute("SET LOCAL enable_indexscan = off")
                 for number in short:
-                    found[number] = self._query(connection, vectors[number], k, where, with_vectors)
+                    found[number] = self._query(connection, vectors[number], k, filters, with_vectors)
         return found
 
-    def _query(self, connection: Any, vector: Array, k: int, where: Where, with_vectors: bool) -> Found:
-        filters = [_filter(key, values) for key, values in where.items()]
-        conditions = tuple(text for text, _ in filters)
-        statement = self._statements.get((conditions, with_vectors))
+    def _query(self, connection: Any, vector: Array, k: int, filters: list[Any], with_vectors: bool) -> Found:
+        statement = self._statements.get((len(filters), with_vectors))
         if statement is None:
             operator, _ = _OPERATORS[self.about.metric]
+            conditions = ["metadata -> %s::text = ANY(%s::jsonb[])"] * (len(filters) // 2)
             statement = self._sql(
                 f"SELECT id, text, vector {operator} %b AS far, model_variance, data_variance, words, metadata"
                 f"{', vector' if with_vectors else ''} FROM {{table}} "
                 f"{'WHERE ' + ' AND '.join(conditions) if conditions else ''} ORDER BY far LIMIT %s"
             ).as_bytes(connection)
             if len(self._statements) < _MOST_STATEMENTS:
-                self._statements[conditions, with_vectors] = statement
-        values = [value for _, each in filters for value in each]
-        rows = connection.execute(statement, [np.asarray(vector, np.float32), *values, k], binary=True).fetchall()
+                self._statements[len(filters), with_vectors] = statement
+        rows = connection.execute(statement, [np.asarray(vector, np.float32), *filters, k], binary=True).fetchall()
         if not rows:
             return Found.nothing()
         ids, texts, far, _, _, _, metadata, *vectors = zip(*rows, strict=True)
@@ -307,12 +309,6 @@ class PostgresStore:
             for connection in self._idle:
                 connection.close()
             self._idle.clear()
-
-
-def _filter(key: str, values: Sequence[Any]) -> tuple[str, list[str]]:
-    """Return a condition and its parameters: containment of JSON, so that 1 is 1.0, and true is not 1."""
-    each = ["metadata @> %s::jsonb"] * len(values)
-    return f"({' OR '.join(each)})", [json.dumps({key: value}) for value in values]
 
 
 def _array(vector: Any) -> Array:

@@ -292,12 +292,18 @@ class QdrantStore:
         """Return a filter; numbers are matched by ranges of one value, so that 1 is 1.0."""
         models = self._models
 
-        def condition(key: str, value: Any) -> Any:
-            if isinstance(value, (str, bool)):
-                return models.FieldCondition(key=f"metadata.{key}", match=models.MatchValue(value=value))
-            return models.FieldCondition(key=f"metadata.{key}", range=models.Range(gte=value, lte=value))
+        def conditions(key: str, values: Sequence[Any]) -> list[Any]:
+            texts = [value for value in values if isinstance(value, str)]
+            matches = [models.MatchAny(any=texts)] if texts else []
+            matches += [models.MatchValue(value=value) for value in {each for each in values if isinstance(each, bool)}]
+            numbers = {each for each in values if not isinstance(each, (str, bool))}
+            ranges = [models.Range(gte=number, lte=number) for number in numbers]
+            return [
+                *(models.FieldCondition(key=f"metadata.{key}", match=each) for each in matches),
+                *(models.FieldCondition(key=f"metadata.{key}", range=each) for each in ranges),
+            ]
 
-        each = [models.Filter(should=[condition(key, value) for value in values]) for key, values in where.items()]
+        each = [models.Filter(should=conditions(key, values)) for key, values in where.items()]
         return models.Filter(must=each) if each else None
 
     def finish(self) -> None:

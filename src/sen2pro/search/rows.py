@@ -18,6 +18,7 @@ Where = dict[str, list[Value]]  # key -> the values that a document may have
 ABOUT = ("model_variance", "data_variance", "words")  # what a confidence needs of a document; 0 is unknown
 LONGEST_ID = 512  # letters: a database keeps ids in a tree whose entries must be short
 LARGEST_WHOLE = 1 << 53  # beyond it JSON readers round
+MOST_VALUES = 1000  # of a filter, all of its keys together
 _KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 
 
@@ -113,6 +114,12 @@ def check_where(where: Any) -> Where:
         return {}
     if not isinstance(where, Mapping):
         raise Sen2ProError(f"where is a dictionary like {{'lang': 'en', 'year': [1999, 2000]}}, not {shown(where)}")
+    count = sum(len(value) if isinstance(value, (list, tuple)) else 1 for value in where.values())
+    if max(count, len(where)) > MOST_VALUES:
+        raise Sen2ProError(
+            f"where may have {MOST_VALUES:,} values, all keys together, not {max(count, len(where)):,}; search in "
+            "parts, or give the texts a key for what you want to find"
+        )
     found: Where = {}
     for key, value in where.items():
         values = list(value) if isinstance(value, (list, tuple)) else [value]
@@ -145,15 +152,19 @@ def check_value(key: Any, value: Any) -> Value:
     raise Sen2ProError(f"metadata {shown(key)} must be a text, a finite number, or true or false, not {shown(value)}")
 
 
-def matches(metadata: Mapping[str, Value], where: Where) -> bool:
-    """Tell whether a document has what is asked for; as in JSON, true is not 1, but 1.0 is.
+def matcher(where: Where) -> Callable[[Mapping[str, Value]], bool]:
+    """Return a function that tells whether the metadata of a document fit; as in JSON, true is not 1, but 1.0 is.
 
-    >>> matches({"year": 1999, "new": True}, {"year": [1999.0]}), matches({"new": True}, {"new": [1]})
-    (True, False)
+    >>> fits = matcher({"year": [1999.0, 2000], "new": [True]})
+    >>> fits({"year": 1999, "new": True}), fits({"year": 1999, "new": 1}), fits({"year": 1999})
+    (True, False, False)
     """
-    return all(
-        any(metadata[key] == value and isinstance(metadata[key], bool) == isinstance(value, bool) for value in values)
-        if key in metadata
-        else False
-        for key, values in where.items()
-    )
+    # In Python True is 1, also as a member of a set: so each value stands beside whether it is a truth value.
+    wanted = [(key, {(isinstance(value, bool), value) for value in values}) for key, values in where.items()]
+
+    def fits(metadata: Mapping[str, Value]) -> bool:
+        return all(
+            key in metadata and (isinstance(metadata[key], bool), metadata[key]) in values for key, values in wanted
+        )
+
+    return fits

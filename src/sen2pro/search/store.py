@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeVar
 
 from sen2pro import __version__
 from sen2pro.errors import Sen2ProError, one_of, shown, some
-from sen2pro.files.documents import COUNT, NUMBER, TEXT, WHOLE, either, one_of_texts, record
+from sen2pro.io.documents import COUNT, NUMBER, TEXT, WHOLE, either, one_of_texts, record
 from sen2pro.search.ranking import ENGINE_METRICS, NAMES
 from sen2pro.search.rows import Document, Found, Rows, Where
 from sen2pro.signature import Signature

@@ -30,11 +30,13 @@ _FAILED = "the server could not work on this call; its log says more"
 class Lane:
     """Work that may share a batch: lanes with one key do the same to each of their units.
 
-    `run` takes units (texts, pairs of texts) and returns a result for each.
+    `run` takes units (texts, pairs of texts) and returns a result for each. What is `apart` may wait for another
+    program, such as a database, and gets a queue and a thread of its own.
     """
 
     key: tuple[Any, ...]
     run: Run
+    apart: bool = False
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Lane) and self.key == other.key
@@ -133,7 +135,6 @@ class Batcher:
         self._together = 1  # calls of the last batch
         self._speed = 0.0  # tokens a second, of late
         self._thread = threading.Thread(target=self._work, name="sen2pro-worker", daemon=True)
-        metrics.watch(lambda: self._units, lambda: self._tokens)
 
     def start(self) -> None:
         """Start the thread."""
@@ -157,6 +158,11 @@ class Batcher:
     def waiting(self) -> int:
         """How many units wait."""
         return self._units
+
+    @property
+    def tokens(self) -> int:
+        """How many tokens they have."""
+        return self._tokens
 
     def submit(self, lane: Lane, units: Sequence[Any], tokens: Sequence[int]) -> Ticket:
         """Put the units of a call into the queue; the future of the ticket gets the list of their results.
@@ -258,7 +264,10 @@ class Batcher:
             if len(units) == 1:
                 LOGGER.error({"event": "work failed", "lane": str(lane.key[0]), **where(error)})
                 return [error if isinstance(error, Problem) else Problem("failed", _FAILED)]
-        return [self._results(lane, [each])[0] for each in batch]
+        return [  # those whose time is up, or whose client has gone, are left out
+            Problem("failed", _FAILED) if ticket.future.done() else self._results(lane, [(ticket, number)])[0]
+            for ticket, number in batch
+        ]
 
 
 def _deliver(finished: list[Ticket]) -> None:

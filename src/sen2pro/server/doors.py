@@ -23,6 +23,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from sen2pro.errors import Sen2ProError
 from sen2pro.server import logs, problems
 from sen2pro.server.batching import FAREWELLS
+from sen2pro.server.bodies import check_amount
 from sen2pro.server.logs import LOGGER, where
 from sen2pro.server.problems import Dialect, Gone, Problem
 
@@ -161,7 +162,7 @@ class Door:
             state.check_ready()
         if self._parser is not None:
             body = await self._read(call)
-            call.body = self._parse(body) if len(body) <= _INLINE else await state.aside(self._parse, body)
+            call.body = self._parse(body) if len(body) <= _INLINE else await state.in_time(call, self._parse, body)
         try:
             return await operation.handle(state, call)
         except Sen2ProError as error:
@@ -208,6 +209,8 @@ class Door:
     def _parse(self, body: bytes) -> Any:
         assert self._parser is not None
         assert self.operation.call is not None
+        if len(body) > _INLINE:
+            check_amount(body, self.state.serving.texts)
         try:
             return self._parser.validate_json(body)
         except ValidationError as error:

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from sen2pro.calibration.comparison import compare_pairs, comparing_head
 from sen2pro.checks import check_sentences
-from sen2pro.confidence.comparison import compare_pairs, comparing_head
 from sen2pro.errors import HeadMissing, Sen2ProError
 from sen2pro.model import Sen2Pro
 from sen2pro.server.batching import Lane
@@ -20,6 +20,11 @@ if TYPE_CHECKING:
     from sen2pro.search import Index
 
 _WARM = "A short one.", "A sentence of some more words, to have the network run once.", "word " * 200
+# What takes about as long as a pass of one token:
+_LETTERS = 30  # to be cut off
+_HITS = 25  # to be found and told
+_ROWS = 2000  # to be compared, or to be held against one value of a filter
+_SENT = 10_000  # letters of a filter, to be sent to a database
 
 
 class Text(NamedTuple):
@@ -28,6 +33,11 @@ class Text(NamedTuple):
     text: str
     tokens: list[int]
     whole: bool
+
+    @property
+    def weight(self) -> int:
+        """What a pass of it costs, in tokens: a very long text takes longer to be cut than what is left to be run."""
+        return max(len(self.tokens), len(self.text) // _LETTERS)
 
 
 class Distribution(NamedTuple):
@@ -60,6 +70,7 @@ class Engine:
         self.compares = self._can(comparing_head)
         self.specifies = self._can(find)
         self.size = model.encoder.texts.size
+        self.rows = 0 if index is None else len(index)
 
     def _can(self, needed: Any) -> bool:
         try:
@@ -157,7 +168,12 @@ class Engine:
         def run(units: list[Text]) -> list[dict[str, Any]]:
             return [found.to_json() for found in index.search([unit.text for unit in units], **asked)]
 
-        return Lane(("search", repr(sorted(asked.items()))), run)
+        return Lane(("search", repr(sorted(asked.items()))), run, apart=True)
+
+    def search_weight(self, k: int, where: Mapping[str, Any] | None) -> int:
+        """Return what a query costs beside its passes, in tokens."""
+        values = sum(len(each) if isinstance(each, list) else 1 for each in (where or {}).values())
+        return k // _HITS + self.rows * (1 + values) // _ROWS + len(repr(where)) // _SENT
 
     def classify(self) -> Lane:
         """Return the lane of classification: units are `Text`, results the label and all probabilities."""

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from sen2pro.errors import Sen2ProError
-from sen2pro.files.text import check_path, lines, open_binary
+from sen2pro.io.text import check_path, lines, open_binary
 
 VARIABLE = "SEN2PRO_API_KEYS"
 _KEY = re.compile(r"[!-~]{16,512}")  # printable ASCII without blanks: what a header can carry

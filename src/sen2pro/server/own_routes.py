@@ -16,6 +16,8 @@ from sen2pro.server.state import State
 from sen2pro.signature import Signature
 
 _MOST_HITS = 100_000  # of all queries of a call
+_MOST_LETTERS = 50_000_000  # of the texts of these hits
+_MOST_SHARES = 1_000_000  # probabilities of a call of /v1/classify
 ARROW = "application/vnd.apache.arrow.stream"
 
 
@@ -60,9 +62,9 @@ async def compare(state: State, call: Call) -> Answer:
     if len(first) != len(second):
         raise Problem("invalid", f"give as many texts as 'first' and 'second', not {len(first)} and {len(second)}")
     texts = await state.texts(call, [*first, *second], state.engine.prompt(None))
-    sizes = [len(text.tokens) for text in texts]
-    tokens = [a + b for a, b in zip(sizes[: len(first)], sizes[len(first) :], strict=True)]
-    rows = await state.run(call, state.engine.comparisons(), list(zip(first, second, strict=True)), tokens)
+    sizes = [text.weight for text in texts]
+    weights = [a + b for a, b in zip(sizes[: len(first)], sizes[len(first) :], strict=True)]
+    rows = await state.run(call, state.engine.comparisons(), list(zip(first, second, strict=True)), weights)
     return Answer({"data": rows, **_end(state, call)})
 
 
@@ -87,21 +89,29 @@ async def search(state: State, call: Call) -> Answer:
     queries = state.listed(asked.queries, "queries")
     if len(queries) * asked.k > _MOST_HITS:
         raise Problem("large", f"a call may ask for {_MOST_HITS} hits, its queries times 'k'", "k")
-    texts = await state.texts(call, queries, "")
-    return Answer({"data": await state.run_texts(call, state.engine.search(options), texts), **_end(state, call)})
+    texts, weight = await state.texts(call, queries, ""), state.engine.search_weight(asked.k, asked.where)
+    rows = await state.run_texts(call, state.engine.search(options), texts, index.passes, weight)
+    if sum(len(hit["text"]) for row in rows for hit in row["hits"]) > _MOST_LETTERS:
+        raise Problem("large", f"the hits of a call may have {_MOST_LETTERS} characters; ask for fewer of them", "k")
+    return Answer({"data": rows, **_end(state, call)})
 
 
 async def classify(state: State, call: Call) -> Answer:
     """Answer `/v1/classify`."""
-    if state.engine.classifier is None:
+    classifier = state.engine.classifier
+    if classifier is None:
         raise Problem("missing", "this server has no classifier")
-    return await _one_lane(state, call, state.engine.classify)
+    count, classes = len(state.listed(call.body.input, "input")), len(classifier.classes_)
+    if count > 1 and count * classes > _MOST_SHARES:
+        most = max(1, _MOST_SHARES // classes)
+        raise Problem("large", f"with {classes} classes, a call may have {most} texts, not {count}", "input")
+    return await _one_lane(state, call, state.engine.classify, classifier.encoder.passes)
 
 
-async def _one_lane(state: State, call: Call, lane: Any) -> Answer:
+async def _one_lane(state: State, call: Call, lane: Any, passes: int = 1) -> Answer:
     state.check_model(call.body.model)
     texts = await state.texts(call, state.listed(call.body.input, "input"), state.engine.prompt(None))
-    return Answer({"data": await state.run_texts(call, lane(), texts), **_end(state, call)})
+    return Answer({"data": await state.run_texts(call, lane(), texts, passes), **_end(state, call)})
 
 
 def _end(state: State, call: Call) -> dict[str, Any]:

@@ -21,7 +21,7 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from sen2pro.errors import Sen2ProError, Sen2ProWarning
-from sen2pro.files.atomic import write_text
+from sen2pro.io.atomic import write_text
 from sen2pro.model import Sen2Pro
 from sen2pro.server import logs
 from sen2pro.server.app import create_app
@@ -169,10 +169,10 @@ class Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Wait for the calls in hand, while new ones get 503; then close."""
-        LOGGER.info({"event": "stopping", "waiting": self._state.batcher.waiting})
+        LOGGER.info({"event": "stopping", "waiting": self._state.waiting})
         loop = asyncio.get_running_loop()
         until = loop.time() + self._state.serving.grace
-        while not self._state.batcher.is_idle and loop.time() < until and not self.force_exit:
+        while not self._state.is_idle and loop.time() < until and not self.force_exit:
             await asyncio.sleep(0.02)
         for farewell in self._state.farewells:
             farewell()
@@ -241,7 +241,7 @@ def serve(
     finally:
         if not frozen:  # by who calls this
             gc.unfreeze()
-    return state.batcher.close(0)
+    return all(worker.close(0) for worker in state.workers)
 
 
 def _listen(serving: Serving) -> socket.socket:

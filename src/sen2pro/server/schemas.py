@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
-from sen2pro.confidence.comparison import Comparison
+from sen2pro.calibration.comparison import Comparison
 from sen2pro.search.index import MOST_HITS, Index
 from sen2pro.search.results import Hit, Result
 from sen2pro.search.rows import Value

@@ -39,6 +39,9 @@ class State:
             passes = LARGEST if threads == 1 else 2.0 * threads
         budget = serving.batch_tokens or int(encoder.token_budget * passes)
         self.batcher = Batcher(budget, serving.queue, serving.window / 1000, self.metrics)
+        self.searcher = Batcher(budget, serving.queue, serving.window / 1000, self.metrics)
+        self.workers = (self.batcher, self.searcher)
+        self.metrics.watch(lambda: self.waiting, lambda: sum(worker.tokens for worker in self.workers))
         self.name = serving.served_name or encoder.name
         self.names = {self.name, *serving.alias}
         self.phase = "starting"
@@ -51,7 +54,8 @@ class State:
 
     async def start(self) -> None:
         """Start the worker, and warm up; until that is done, `/health` says 503."""
-        self.batcher.start()
+        for worker in self.workers:
+            worker.start()
         loop = asyncio.get_running_loop()
         self._warming = loop.run_in_executor(self._tokenizing, self._warm_up)
 
@@ -74,9 +78,20 @@ class State:
         """End the threads; a batch that takes longer than the grace is left alone."""
         self.stop()
         self._tokenizing.shutdown(wait=True, cancel_futures=True)
-        left = self.serving.grace if self.until is None else self.until - time.monotonic()
-        if not self.batcher.close(max(1.0, left)):
+        until = time.monotonic() + self.serving.grace if self.until is None else self.until
+        done = [worker.close(max(1.0, until - time.monotonic())) for worker in self.workers]
+        if not all(done):
             LOGGER.warning({"event": "the last batch was not done in time"})
+
+    @property
+    def waiting(self) -> int:
+        """How many texts wait."""
+        return sum(worker.waiting for worker in self.workers)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing waits and nothing runs."""
+        return all(worker.is_idle for worker in self.workers)
 
     async def aside(self, function: Callable[..., Result], *arguments: Any) -> Result:
         """Run what would hold up the event loop in the thread that finds tokens."""
@@ -120,22 +135,29 @@ class State:
             raise Problem("empty", f"'{field}' is empty; give at least one text", field)
         if len(given) > self.serving.texts:
             raise Problem("large", f"a call may have {self.serving.texts} texts, not {len(given)}", field)
+        self._check_lengths(given, field)
+        return list(given)
+
+    def _check_lengths(self, given: Sequence[Sized], field: str | None = None) -> None:
         most = self.serving.characters
         if max(map(len, given)) > most:
             raise Problem("large", f"a text may have {most} characters", field)
-        return list(given)
 
     async def texts(
         self, call: Call, given: Sequence[str | list[int]], prompt: str, truncate: bool | None = None
     ) -> list[Text]:
         """Check texts and count their tokens: here if they are short, else in a thread beside the worker."""
         found: list[Text] = []
+        texts: list[str]
         if sum(map(len, given)) <= _INLINE:
-            found = self.engine.texts(self.engine.written(given), prompt)
+            texts = self.engine.written(given)
+            self._check_lengths(texts)  # a token id may stand for many letters
+            found = self.engine.texts(texts, prompt)
         else:  # calls with many texts take turns, part by part
-            texts: list[str] = []
+            texts = []
             for part in parts(given):
                 texts += await self.in_time(call, self.engine.written, part)
+                self._check_lengths(texts)
             checked = await self.in_time(call, self.engine.checked, texts)
             for some in parts(checked):
                 found += await self.in_time(call, self.engine.texts, some, prompt)
@@ -149,19 +171,23 @@ class State:
             self.metrics.truncated.inc(cut)
         return found
 
-    async def run(
-        self, call: Call, lane: Lane, units: Sequence[Any], tokens: Sequence[int], passes: int = 1
-    ) -> list[Any]:
-        """Have the worker do something with the units of a call, and wait for the results."""
-        weights = tokens if passes == 1 else [passes * number for number in tokens]
+    async def run(self, call: Call, lane: Lane, units: Sequence[Any], weights: Sequence[int]) -> list[Any]:
+        """Have a worker do something with the units of a call, and wait for the results.
+
+        The weights say what each unit costs, in tokens.
+        """
         left = self._time_left(call)
-        ticket = self.batcher.submit(lane, units, weights)
-        return await answer(self.batcher, ticket, call.receive, left, call.farewells)
+        worker = self.searcher if lane.apart else self.batcher
+        ticket = worker.submit(lane, units, weights)
+        return await answer(worker, ticket, call.receive, left, call.farewells)
 
     async def in_time(self, call: Call, function: Callable[..., Result], *arguments: Any) -> Result:
         """Run a part of a call's work aside, unless its client has gone or its time is up."""
-        self._time_left(call)
-        return await self.aside(function, *arguments)
+        left = self._time_left(call)
+        try:
+            return await asyncio.wait_for(self.aside(function, *arguments), left)
+        except asyncio.TimeoutError:
+            raise late() from None
 
     def _time_left(self, call: Call) -> float:
         """Return how many seconds a call still has; work for nobody ends here."""
@@ -172,9 +198,11 @@ class State:
             raise late()
         return left
 
-    async def run_texts(self, call: Call, lane: Lane, texts: Sequence[Text], passes: int = 1) -> list[Any]:
-        """Have the worker do something with texts."""
-        return await self.run(call, lane, texts, [len(text.tokens) for text in texts], passes)
+    async def run_texts(
+        self, call: Call, lane: Lane, texts: Sequence[Text], passes: int = 1, more: int = 0
+    ) -> list[Any]:
+        """Have a worker do something with texts; `more` is what each costs beside its passes, in tokens."""
+        return await self.run(call, lane, texts, [passes * text.weight + more for text in texts])
 
     def usage(self, call: Call) -> dict[str, int]:
         """Return what OpenAI calls the usage."""

@@ -3,7 +3,7 @@
     SEN2PRO_DATA=FOLDER python -m sen2pro_lab.benchmarks.promises
 
 Of all pairs of a set, 1,000 are drawn: half of them fit the probability, the other half, which chose nothing, tests
-thresholds (`sen2pro.confidence.guarantee`). A rule is broken if it fails on all other pairs together. These are a
+thresholds (`sen2pro.calibration.guarantee`). A rule is broken if it fails on all other pairs together. These are a
 sample too, so that a rule which just keeps its promise is seen to break it half of the time.
 """
 
@@ -16,8 +16,8 @@ import numpy as np
 from scipy.special import expit
 from scipy.stats import binom
 
-from sen2pro.confidence.candidates import fit, out_of_fold
-from sen2pro.confidence.guarantee import Rule, promise
+from sen2pro.calibration.candidates import fit, out_of_fold
+from sen2pro.calibration.guarantee import Rule, promise
 from sen2pro.types import Array64
 from sen2pro_lab.benchmarks.common import save
 from sen2pro_lab.contests.pairs import found_sets, read_pairs

@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 
 from sen2pro import Gaussian, Sen2Pro, Sen2ProWarning
-from sen2pro.confidence import promise
-from sen2pro.confidence.search import SearchConfidence
+from sen2pro.calibration import promise
+from sen2pro.calibration.search import SearchConfidence
 from sen2pro.pictures import GREY, panels
 from sen2pro.search import Index
 from sen2pro.search.calibration import shipped

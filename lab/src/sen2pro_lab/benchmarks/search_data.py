@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sen2pro import Gaussian, Sen2Pro
-from sen2pro.confidence import encode
+from sen2pro.calibration import encode
 from sen2pro.search.encoding import Encoded
 from sen2pro.types import Array, Labels
 from sen2pro_lab.contests.retrieval import read_collection

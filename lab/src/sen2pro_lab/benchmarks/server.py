@@ -258,7 +258,7 @@ class Soak:
 
     def __init__(self, port: int, texts: list[str], minutes: float) -> None:
         from sen2pro import Sen2Pro
-        from sen2pro.confidence.comparison import compare_pairs
+        from sen2pro.calibration.comparison import compare_pairs
 
         model = Sen2Pro(method="one-pass")
         self.port, self.texts, self.expected = port, texts, model.sen2vec(texts)

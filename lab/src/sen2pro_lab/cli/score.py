@@ -11,9 +11,9 @@ from typer import Option
 from sen2pro.cli import options
 from sen2pro.cli.terminal import Console
 from sen2pro.errors import Sen2ProError
-from sen2pro.files.atomic import write_text
-from sen2pro.files.sentences import Source
-from sen2pro.files.text import LONGEST_LINE
+from sen2pro.io.atomic import write_text
+from sen2pro.io.sentences import Source
+from sen2pro.io.text import LONGEST_LINE
 
 
 class _PairedSource(Source):

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from sen2pro.errors import Sen2ProError
-from sen2pro.files.sentences import Source
+from sen2pro.io.sentences import Source
 from sen2pro.types import Array64
 
 CONCRETE = 4.0  # from this rating on a word counts as concrete

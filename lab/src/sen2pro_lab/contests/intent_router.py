@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from sen2pro.calibration.search import SearchConfidence
 from sen2pro.checks import check_sentences, listed
-from sen2pro.confidence.search import SearchConfidence
 from sen2pro.errors import Sen2ProError
 from sen2pro.model import Sen2Pro
 from sen2pro.types import Array, Array64

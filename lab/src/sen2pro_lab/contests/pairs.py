@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 from scipy.special import expit
 
-from sen2pro.confidence.candidates import TITLES, WITH, WITHOUT, losses
-from sen2pro.confidence.choosing import choose
-from sen2pro.confidence.default import shipped_slope
-from sen2pro.confidence.features import Encoded, features
-from sen2pro.confidence.measures import calibration_error, mean_statistic, value_of
-from sen2pro.confidence.report import measured, two_columns
+from sen2pro.calibration.candidates import TITLES, WITH, WITHOUT, losses
+from sen2pro.calibration.choosing import choose
+from sen2pro.calibration.default import shipped_slope
+from sen2pro.calibration.features import Encoded, features
+from sen2pro.calibration.measures import calibration_error, mean_statistic, value_of
+from sen2pro.calibration.report import measured, two_columns
 from sen2pro.errors import Sen2ProError
 from sen2pro.types import Array64
 from sen2pro_lab.metrics.abstention import share_answered

@@ -9,9 +9,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sen2pro.confidence.search import SearchConfidence
-from sen2pro.confidence.search_features import check_hits
-from sen2pro.confidence.search_fitting import folds
+from sen2pro.calibration.search import SearchConfidence
+from sen2pro.calibration.search_features import check_hits
+from sen2pro.calibration.search_fitting import folds
 from sen2pro.errors import Sen2ProError, Sen2ProWarning
 from sen2pro.types import Array
 from sen2pro_lab.contests.rivals import DEPTH, WITH, WITHOUT, Asked, Trial, answer, draws, judge

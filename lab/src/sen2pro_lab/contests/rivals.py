@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from sen2pro.confidence.measures import Statistic, mean_of, mean_statistic, paired_bootstrap, value_of
-from sen2pro.confidence.search_features import Hits
-from sen2pro.confidence.search_fitting import better, choose_both, fit_logistic
+from sen2pro.calibration.measures import Statistic, mean_of, mean_statistic, paired_bootstrap, value_of
+from sen2pro.calibration.search_features import Hits
+from sen2pro.calibration.search_fitting import better, choose_both, fit_logistic
 from sen2pro.gaussian import Gaussian
 from sen2pro.types import Array, Array64
 from sen2pro_lab.metrics.abstention import auroc, calibration, nauc, risk_coverage_area, share_answered

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from sen2pro.confidence.measures import value_of
+from sen2pro.calibration.measures import value_of
 from sen2pro.errors import HeadMissing, Sen2ProError
 from sen2pro.estimation.names import names_and_numbers
 from sen2pro.types import Array64

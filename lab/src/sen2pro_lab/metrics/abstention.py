@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.integrate import trapezoid
 
-from sen2pro.confidence.measures import BINS, Statistic
+from sen2pro.calibration.measures import BINS, Statistic
 from sen2pro.types import Array64
 
 _RATES = np.linspace(0, 1, 11)[:-1]  # of withheld answers, as mteb has them

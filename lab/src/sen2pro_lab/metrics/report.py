@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sen2pro.errors import Sen2ProError
-from sen2pro.files.atomic import write_text
+from sen2pro.io.atomic import replacing, write_text
 from sen2pro.pictures import GREY, panels
 
 if TYPE_CHECKING:
@@ -128,7 +128,8 @@ def write(result: Result, folder: str | Path) -> list[Path]:
     written = []
     for name, figure in result.figures.items():
         written.append(target / f"{result.id}-{name}.png")
-        figure.savefig(written[-1], dpi=130)
+        with replacing(written[-1]) as temporary:
+            figure.savefig(temporary, format="png", dpi=130)
     text = json.dumps(to_json(result), indent=1, ensure_ascii=False) + "\n"
     written.append(write_text(target / f"{result.id}.json", text))
     page = "\n".join(["# Sen2Pro: the tables and figures of the paper, made anew\n", *map(to_markdown, read(target))])

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from sen2pro.confidence.measures import Statistic, mean_statistic
+from sen2pro.calibration.measures import Statistic, mean_statistic
 from sen2pro.gaussian import Gaussian
 from sen2pro.progress import Show, progress
 from sen2pro.types import Array, Array64, Labels

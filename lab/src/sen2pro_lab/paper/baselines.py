@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold, cross_val_predict
 
-from sen2pro.confidence.measures import accuracy, log_loss
+from sen2pro.calibration.measures import accuracy, log_loss
 from sen2pro.sampling.edits import edit
 from sen2pro.types import Array, Array64, Labels
 

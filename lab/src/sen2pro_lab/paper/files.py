@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from sen2pro.errors import Sen2ProError, has_surrogates
-from sen2pro.files import documents
-from sen2pro.files.text import lines as numbered_lines
-from sen2pro.files.text import open_binary
+from sen2pro.io import documents
+from sen2pro.io.text import lines as numbered_lines
+from sen2pro.io.text import open_binary
 
 
 class Row(NamedTuple):

@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from sen2pro.errors import Sen2ProError, one_of
-from sen2pro.files.atomic import replacing
+from sen2pro.io.atomic import replacing
 from sen2pro_lab.paper.catalogue import COMPRESSIONS, DIALOGUE_SETS, WMT_PAIRS
 from sen2pro_lab.paper.files import Row, lines
 

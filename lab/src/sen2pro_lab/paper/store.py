@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 
 from sen2pro.errors import Sen2ProError
 from sen2pro.estimation.moments import estimate
-from sen2pro.files.atomic import replacing
 from sen2pro.gaussian import Gaussian
+from sen2pro.io.atomic import replacing
 from sen2pro.model import Sen2Pro
 from sen2pro.progress import Show, progress
 from sen2pro.sampling import SCHEME

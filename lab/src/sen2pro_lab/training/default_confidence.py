@@ -15,10 +15,10 @@ from scipy.optimize import curve_fit
 from scipy.special import expit
 
 from sen2pro import Sen2Pro
-from sen2pro.confidence.candidates import logistic, losses
-from sen2pro.confidence.default import FILE, HIGHEST, MATTERS, Default, terms
-from sen2pro.confidence.features import encode, features, names
-from sen2pro.files import documents
+from sen2pro.calibration.candidates import logistic, losses
+from sen2pro.calibration.default import FILE, HIGHEST, MATTERS, Default, terms
+from sen2pro.calibration.features import encode, features, names
+from sen2pro.io import documents
 from sen2pro.types import Array64
 from sen2pro_lab.benchmarks.common import save
 from sen2pro_lab.metrics.statistics import spearman

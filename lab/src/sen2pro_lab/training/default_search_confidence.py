@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 
 from sen2pro import Sen2Pro
-from sen2pro.confidence.default import MATTERS
-from sen2pro.files import documents
+from sen2pro.calibration.default import MATTERS
+from sen2pro.io import documents
 from sen2pro.search.calibration import DEPTH, FILE, Shipped, lead
 from sen2pro.search.ranking import ranking
 from sen2pro.types import Array64, Labels

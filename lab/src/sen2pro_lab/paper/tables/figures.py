@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sen2pro.confidence.measures import Undefined
+from sen2pro.calibration.measures import Undefined
 from sen2pro.errors import Sen2ProError
 from sen2pro.gaussian import Gaussian
 from sen2pro.types import Array, Array64

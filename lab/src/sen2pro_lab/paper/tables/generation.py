@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from sen2pro.confidence.measures import Statistic, Undefined
+from sen2pro.calibration.measures import Statistic, Undefined
 from sen2pro.progress import progress
 from sen2pro.types import Array64
 from sen2pro_lab.metrics import Bleu, Metric, metric

@@ -10,7 +10,7 @@ from operator import itemgetter
 
 import numpy as np
 
-from sen2pro.confidence.measures import Statistic, Undefined, mean_statistic
+from sen2pro.calibration.measures import Statistic, Undefined, mean_statistic
 from sen2pro.gaussian import Gaussian
 from sen2pro_lab.metrics import retrieval, sts
 from sen2pro_lab.metrics.base import to_unit

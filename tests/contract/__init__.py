@@ -1,0 +1,1 @@
+"""What users see, kept as golden values; README.md says how."""

@@ -1,0 +1,116 @@
+"""A tokenizer that knows no words, or that belongs to another network, is refused: its vectors would be nonsense."""
+
+import shutil
+
+import numpy as np
+import pytest
+import torch
+from conftest import SIZE, build_network, build_tokenizer
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
+from test_native import TOKENIZERS
+from transformers import AutoTokenizer, ByT5Tokenizer, CanineConfig, CanineModel, CanineTokenizer, T5Config
+from transformers import T5EncoderModel as T5
+
+from sen2pro import Sen2Pro, Sen2ProError
+from sen2pro.encoder import loading
+from sen2pro.encoder.encoder import Encoder
+from sen2pro.encoder.resolve import resolve
+from sen2pro.settings import Settings
+
+WORDS_IN = ("tokenizer.json", "vocab.txt", "vocab.json", "merges.txt", "spiece.model", "sentencepiece.bpe.model")
+
+
+def half_copied(folder, target, *without):
+    shutil.copytree(folder, target, ignore=shutil.ignore_patterns(*WORDS_IN, *without))
+    return str(target)
+
+
+def save(folder, tokenizer=None, family="bert", **changes):
+    build_network(family, **changes).save_pretrained(folder)
+    (tokenizer or build_tokenizer()).save_pretrained(folder)
+    return folder
+
+
+@pytest.mark.parametrize("without", [(), ("tokenizer_config.json",), ("tokenizer*", "special_tokens_map.json")])
+def test_the_real_model_without_its_words_is_refused(without, tmp_path):
+    folder = half_copied(resolve("all-MiniLM-L6-v2"), tmp_path / "half", *without)
+    with pytest.raises(Sen2ProError, match=r"knows no words.*There is no tokenizer.json. Copy the whole folder"):
+        Sen2Pro(folder)
+
+
+@pytest.mark.parametrize("name", TOKENIZERS)
+def test_every_family_without_its_words_is_refused(name, tmp_path):
+    folder = save(tmp_path / "whole", TOKENIZERS[name](), name.split()[-1])
+    with pytest.raises(Sen2ProError, match=r"half knows no words, only .*There is no tokenizer.json"):
+        Sen2Pro(half_copied(folder, tmp_path / "half"))
+
+
+@pytest.mark.parametrize("family", ["albert", "deberta-v2", "t5", "bart", "nomic-bert"])
+def test_families_that_the_libraries_run_are_refused_too(family, tmp_path):
+    folder = save(tmp_path / "whole", family=family)
+    with pytest.raises(Sen2ProError, match=r"half knows no words, only .*There is no tokenizer.json"):
+        Sen2Pro(half_copied(folder, tmp_path / "half", "tokenizer_config.json"))
+
+
+def test_a_pipeline_without_its_words_is_refused(tmp_path):
+    network = Transformer(str(save(tmp_path / "network", TOKENIZERS["bert"]())), max_seq_length=16)
+    SentenceTransformer(modules=[network, Pooling(32, "max")], device="cpu").save_pretrained(str(tmp_path / "whole"))
+    with pytest.raises(Sen2ProError, match="knows no words"):
+        Sen2Pro(half_copied(tmp_path / "whole", tmp_path / "half"))
+
+
+def test_a_tokenizer_that_was_saved_without_words_is_refused(tmp_path):
+    half = half_copied(save(tmp_path / "whole", TOKENIZERS["bert"]()), tmp_path / "half")
+    empty = AutoTokenizer.from_pretrained(half)
+    empty.save_pretrained(half)
+    with pytest.raises(Sen2ProError, match=r"knows no words, only '\[CLS\]', .*Copy the whole folder") as told:
+        Sen2Pro(half)
+    assert "There is no" not in str(told.value)
+    with pytest.raises(Sen2ProError, match=r"the tokenizer knows no words, .*tokenizer=\.\.\."):
+        Sen2Pro(build_network("bert"), tokenizer=empty)
+
+
+ROWS = SIZE["vocab_size"]
+
+
+@pytest.mark.parametrize("own", [True, False], ids=["own code", "libraries"])
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        (ROWS - 1, f"a token of the number {ROWS - 1}, and the network has embeddings for {ROWS - 1} tokens"),
+        (10 * ROWS, rf"\d+ tokens, and the network has embeddings for {10 * ROWS:,} tokens"),
+    ],
+)
+def test_a_tokenizer_of_another_network_is_refused(rows, said, own, tmp_path, monkeypatch):
+    if not own:
+        monkeypatch.setattr(loading, "understand", lambda *_: None)
+    with pytest.raises(Sen2ProError, match=rf"does not fit the network: it has {said}.*Copy the whole folder"):
+        Sen2Pro(str(save(tmp_path, vocab_size=rows)))
+    network = build_network("bert", vocab_size=rows)
+    with pytest.raises(Sen2ProError, match=rf"the tokenizer does not fit the network: it has {said}"):
+        Sen2Pro(network, tokenizer=build_tokenizer())
+
+
+@pytest.mark.parametrize("rows", [ROWS, ROWS + 1, 2 * ROWS])
+def test_more_rows_than_tokens_are_fine(rows, tmp_path, monkeypatch):
+    folder = save(tmp_path, vocab_size=rows)
+    assert Encoder(str(folder)).native is not None
+    monkeypatch.setattr(loading, "understand", lambda *_: None)
+    assert Encoder(str(folder)).native is None
+
+
+def test_tokenizers_without_a_file_of_words_are_fine(tmp_path):
+    torch.manual_seed(0)
+    small = {"num_layers": 2, "num_heads": 4, "d_model": 32, "d_kv": 8, "d_ff": 48}
+    T5(T5Config(vocab_size=384, tokenizer_class="ByT5Tokenizer", **small)).save_pretrained(tmp_path / "bytes")
+    ByT5Tokenizer().save_pretrained(tmp_path / "bytes")
+    letters = CanineConfig(
+        hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=48, num_hash_functions=4
+    )
+    CanineModel(letters).save_pretrained(tmp_path / "letters")
+    CanineTokenizer().save_pretrained(tmp_path / "letters")
+    vectors = Sen2Pro(str(tmp_path / "bytes"), samples=2).sen2vec(["the dog runs in the park", "rain today"])
+    assert np.abs(vectors[0] - vectors[1]).max() > 1e-3
+    found = loading.load(Settings(str(tmp_path / "letters")))  # its network cannot be sampled, for another reason
+    assert found.texts.size == 0x110000

@@ -1,0 +1,276 @@
+"""Large jobs that go on: the same bytes, nothing of others touched, and no mixture of two runs."""
+
+import errno
+import json
+import logging
+import os
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from scale_runs import ROWS, SAMPLES, model, names, small_units, some_texts, stopped, texts, undisturbed, write_lines
+
+from sen2pro import Gaussian, Sen2Pro, Sen2ProError
+from sen2pro.io.atomic import replacing
+from sen2pro.io.gaussians import read
+from sen2pro.jobs import InProcess, encode_files, plan
+
+
+@pytest.fixture
+def source(tmp_path, texts):
+    return write_lines(tmp_path / "in.txt", texts)
+
+
+@pytest.fixture
+def small_shards(monkeypatch):
+    monkeypatch.setattr(plan, "SHARD", 512)
+
+
+def shard_bytes(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def test_a_stopped_run_goes_on_and_writes_the_same_bytes(model, source, tmp_path, caplog):
+    expected = undisturbed(model, source, tmp_path / "undisturbed")
+    output = tmp_path / "out.parquet"
+    with caplog.at_level(logging.INFO, "sen2pro"):
+        stopped(model, source, output)
+        assert f"stopped: 512 of {ROWS:,} rows are done and kept in {output}.parts" in caplog.text
+        summary = encode_files(model, source, output)
+    assert f"going on with {output}.parts: 512 of {ROWS:,} rows are done" in caplog.text
+    assert summary.resumed == 512
+    assert output.read_bytes() == expected
+    assert names(tmp_path) == ["in.txt", "out.parquet", "undisturbed"]
+
+
+def test_other_settings_or_another_input_refuse_and_say_what_differs(model, shared_folder, source, texts, tmp_path):
+    output = tmp_path / "out.parquet"
+    stopped(model, source, output)
+    other = Sen2Pro(str(shared_folder), samples=SAMPLES, seed=1)
+    with pytest.raises(Sen2ProError, match="other settings: signature.seed '0' there, '1' here.*restart=True"):
+        encode_files(other, source, output)
+    with pytest.raises(Sen2ProError, match="texts True there, False here"):
+        encode_files(model, source, output, text=False)
+    with pytest.raises(Sen2ProError, match="batch_size None there, 7 here"):
+        encode_files(model, source, output, batch_size=7)
+    with pytest.raises(Sen2ProError, match="1 input files there, 2 here"):
+        encode_files(model, [source, write_lines(tmp_path / "more.txt", ["rain"])], output)
+    write_lines(source, [*texts[:-1], "another sentence"])
+    with pytest.raises(Sen2ProError, match=f"another input: the content of {source}"):
+        encode_files(model, source, output)
+    write_lines(source, texts)
+    os.utime(source)  # the content counts, not the time
+    expected = undisturbed(other, source, tmp_path / "undisturbed")
+    encode_files(other, source, output, restart=True)
+    assert output.read_bytes() == expected
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"column": "none"}, "this row has no 'none'"),
+        ({"model": "no model"}, "must be a Sen2Pro"),
+        ({"inputs": "nothing.txt"}, "there is no file"),
+        ({"exists": True}, "exists; pass overwrite=True"),
+    ],
+)
+def test_a_restart_that_cannot_begin_leaves_the_old_run(model, tmp_path, options, message):
+    source = tmp_path / "in.jsonl"
+    source.write_text("".join(json.dumps({"text": text}) + "\n" for text in some_texts(ROWS)))
+    output = tmp_path / "out.parquet"
+    stopped(model, source, output)
+    if options.get("exists"):
+        output.write_text("precious")
+    with pytest.raises(Sen2ProError, match=message):
+        encode_files(
+            options.get("model", model), options.get("inputs", source), output, column=options.get("column"),
+            restart=True,
+        )  # fmt: skip
+    output.unlink(missing_ok=True)
+    assert encode_files(model, source, output).resumed == 512
+
+
+def test_a_restart_throws_the_old_parts_away(model, source, tmp_path):
+    expected = undisturbed(model, source, tmp_path / "undisturbed", text=False)
+    output = tmp_path / "out.parquet"
+    stopped(model, source, output, 3)
+    stopped(model, source, output, 1, restart=True, text=False)
+    assert encode_files(model, source, output, text=False).resumed == 256
+    assert output.read_bytes() == expected
+
+
+def test_the_same_bytes_read_in_another_way_are_another_input(model, texts, tmp_path):
+    source, output = write_lines(tmp_path / "in.txt", ["text", *texts]), tmp_path / "out.parquet"
+    stopped(model, source, output)
+    with pytest.raises(Sen2ProError, match="another input: .*in.csv was read as text there, and is as csv here"):
+        encode_files(model, source.rename(tmp_path / "in.csv"), output)
+
+
+def test_two_runs_of_one_output_do_not_meet(model, source, tmp_path):
+    output = tmp_path / "out.parquet"
+
+    class Meets(InProcess):
+        def run(self, units, place, how, advance):
+            with pytest.raises(Sen2ProError, match="another process is writing"):
+                encode_files(model, source, output)
+            yield from super().run(units, place, how, advance)
+
+    encode_files(model, source, output, engine=Meets())
+    assert len(Gaussian.load(output)) == ROWS
+
+
+def test_a_folder_that_cannot_be_locked_is_not_said_to_be_in_use(model, source, tmp_path, monkeypatch):
+    def without_locks(file, how):
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr("fcntl.flock", without_locks)
+    with pytest.raises(OSError, match="cannot be locked: No locks available") as caught:
+        encode_files(model, source, tmp_path / "out.parquet")
+    assert caught.value.errno == errno.ENOLCK
+
+
+def test_what_a_killed_run_of_the_same_process_id_left_is_deleted(model, tmp_path):
+    """In a container, the first process always has the id 1."""
+    source, output = write_lines(tmp_path / "in.txt", ["rain"]), tmp_path / "out.parquet"
+    (tmp_path / f".out.parquet.{os.getpid()}-123456789.partial").write_text("half")
+    with replacing(output) as ours:  # another thread writes it
+        encode_files(model, source, output)
+        assert names(tmp_path) == sorted([ours.name, "in.txt", "out.parquet"])
+
+
+def test_an_input_that_changes_while_it_is_read_is_noticed(model, source, texts, tmp_path):
+    class Changes(InProcess):
+        def run(self, units, place, how, advance):
+            for done in super().run(units, place, how, advance):
+                write_lines(source, [*texts, "one more"])
+                yield done
+
+    with pytest.raises(Sen2ProError, match="the input was changed while it was read"):
+        encode_files(model, source, tmp_path / "out.parquet", engine=Changes())
+    assert not (tmp_path / "out.parquet").exists()
+
+
+def test_a_damaged_part_is_encoded_anew(model, source, tmp_path):
+    expected = undisturbed(model, source, tmp_path / "undisturbed")
+    output = tmp_path / "out.parquet"
+    stopped(model, source, output, 3)
+    units = sorted((tmp_path / "out.parquet.parts").rglob("unit-*.parquet"))
+    units[0].write_bytes(units[0].read_bytes()[:-9])  # its end is gone: seen at once
+    data = bytearray(units[1].read_bytes())
+    data[len(data) // 3] ^= 1  # a number is another one: seen by the digest
+    units[1].write_bytes(bytes(data))
+    with pytest.raises(Sen2ProError, match="damaged on the disk and is deleted; start again"):
+        encode_files(model, source, output)
+    encode_files(model, source, output)
+    assert output.read_bytes() == expected
+
+
+@pytest.mark.parametrize("fault", [OSError(5, "Input/output error"), MemoryError("malloc of size 9 failed")])
+def test_a_part_that_the_machine_cannot_read_now_is_kept(model, source, tmp_path, monkeypatch, fault):
+    expected = undisturbed(model, source, tmp_path / "undisturbed")
+    output = tmp_path / "out.parquet"
+    stopped(model, source, output, 3)
+    units = sorted((tmp_path / "out.parquet.parts").rglob("unit-*.parquet"))
+    whole = pq.ParquetFile
+
+    def failing(path, **options):
+        if Path(path) == units[1]:
+            raise fault
+        return whole(path, **options)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(pq, "ParquetFile", failing)
+        with pytest.raises(Sen2ProError, match="unit-000000001.parquet, a part of the run, cannot be read now: .*kept"):
+            encode_files(model, source, output)
+    assert all(unit.exists() for unit in units)
+    assert encode_files(model, source, output).resumed == 768
+    assert output.read_bytes() == expected
+
+
+def test_a_part_of_another_number_or_size_is_thrown_away(model, source, texts, tmp_path, caplog):
+    expected = undisturbed(model, source, tmp_path / "undisturbed")
+    output, other = tmp_path / "out.parquet", tmp_path / "other.parquet"
+    stopped(model, source, output)
+    stopped(model, write_lines(tmp_path / "other.txt", texts[:900]), other, 4)  # whose last unit is shorter
+    units = tmp_path / "out.parquet.parts" / "units" / "0000000"
+    short = (tmp_path / "other.parquet.parts" / "units" / "0000000" / "unit-000000003.parquet").read_bytes()
+    (units / "unit-000000002.parquet").write_bytes(short)
+    (units / "unit-000000004.parquet").write_bytes((units / "unit-000000000.parquet").read_bytes())
+    with caplog.at_level(logging.WARNING, "sen2pro"):
+        assert encode_files(model, source, output).resumed == 512
+    assert "2 damaged or foreign parts are thrown away" in caplog.text
+    assert output.read_bytes() == expected
+
+
+def test_parts_that_lie_elsewhere_are_refused(model, source, tmp_path):
+    output, units = tmp_path / "out.parquet", tmp_path / "out.parquet.parts" / "units"
+    stopped(model, source, output)
+    units.rename(tmp_path / "elsewhere")
+    units.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(Sen2ProError, match="units is a link"):
+        encode_files(model, source, output)
+    assert len(list((tmp_path / "elsewhere").rglob("unit-*.parquet"))) == 2
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "safetensors"])
+def test_a_run_that_was_killed_when_all_was_done_is_done(model, source, tmp_path, monkeypatch, suffix):
+    """The output is there, its parts are too: nothing is encoded, and the parts go."""
+    output = tmp_path / f"out.{suffix}"
+    with monkeypatch.context() as patched:
+        patched.setattr("sen2pro.jobs.folder.RunFolder.remove", lambda self: None)
+        encode_files(model, source, output)
+    before = output.read_bytes()
+    assert names(tmp_path) == ["in.txt", output.name, f"{output.name}.parts"]
+    assert encode_files(model, source, output).resumed == ROWS
+    assert (names(tmp_path), output.read_bytes()) == (["in.txt", output.name], before)
+
+
+def test_an_output_with_other_ids_or_columns_is_not_taken_for_the_result(model, tmp_path, monkeypatch):
+    """The numbers are the same, and yet it is another result: it is neither replaced nor are the parts thrown away."""
+    source = tmp_path / "in.jsonl"
+    rows = [{"text": text, "a": f"a{n}", "b": f"b{n}"} for n, text in enumerate(some_texts(600))]
+    source.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    output = tmp_path / "out.parquet"
+    wanted = {"id_column": "a", "keep": ["b"]}
+    with monkeypatch.context() as patched:
+        patched.setattr("sen2pro.jobs.folder.RunFolder.remove", lambda self: None)
+        encode_files(model, source, output, **wanted)
+    for number, other in enumerate(({"id_column": "b", "keep": ["b"]}, {"id_column": "a", "keep": ["a"]},
+                                    {"id_column": "a"}, {**wanted, "text": False})):  # fmt: skip
+        undisturbed(model, source, tmp_path / f"undisturbed-{number}", **other)
+        output.write_bytes((tmp_path / f"undisturbed-{number}" / "out.parquet").read_bytes())
+        with pytest.raises(Sen2ProError, match="exists; pass overwrite=True"):
+            encode_files(model, source, output, **wanted)
+    encode_files(model, source, output, overwrite=True, **wanted)
+    assert read(output).ids == [row["a"] for row in rows]
+
+
+def test_a_folder_that_is_not_of_a_run_is_not_touched(model, source, tmp_path):
+    (tmp_path / "out.parquet.parts").mkdir()
+    (tmp_path / "out.parquet.parts" / "mine.txt").write_text("precious")
+    for restart in (False, True):
+        with pytest.raises(Sen2ProError, match="is not the folder of a run"):
+            encode_files(model, source, tmp_path / "out.parquet", restart=restart)
+    assert (tmp_path / "out.parquet.parts" / "mine.txt").read_text() == "precious"
+
+
+def test_a_run_that_was_killed_before_it_began_leaves_nothing(model, tmp_path):
+    (tmp_path / "out.parquet.parts").mkdir()
+    encode_files(model, write_lines(tmp_path / "in.txt", ["rain"]), tmp_path / "out.parquet")
+    assert names(tmp_path) == ["in.txt", "out.parquet"]
+
+
+@pytest.mark.usefixtures("small_shards")
+def test_shards_resume_with_the_same_bytes(model, source, tmp_path):
+    encode_files(model, source, tmp_path / "undisturbed", shards=True)
+    for after in (1, 2, 3):
+        output = tmp_path / f"stopped-{after}"
+        stopped(model, source, output, after, shards=True)
+        encode_files(model, source, output, shards=True)
+        assert shard_bytes(output) == shard_bytes(tmp_path / "undisturbed")
+        assert not list(tmp_path.glob("*.parts"))
+    with pytest.raises(Sen2ProError, match="exists; pass overwrite=True"):
+        encode_files(model, source, output, shards=True)
+    write_lines(source, ["rain", "sun"])
+    encode_files(model, source, output, shards=True, overwrite=True)
+    assert read(output).texts == ["rain", "sun"]

@@ -1,0 +1,669 @@
+"""The index: what it finds and says, what it refuses, and how it survives faults."""
+
+import json
+import shutil
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from search_stores import Server
+from test_search_stores import WORDS
+
+from sen2pro import Gaussian, Sen2Pro, Sen2ProError, Sen2ProWarning, distance
+from sen2pro.calibration.search import SearchConfidence
+from sen2pro.search import Hit, Index, Result, StoreUnavailable
+from sen2pro.search import folder as folders
+from sen2pro.search import store as stores
+from sen2pro.search.encoding import Encoded
+from sen2pro.search.ranking import ranking as ranking_of
+
+TEXTS = [
+    "To reset your password, open Settings and choose Security.", "We ship to all countries of the European Union.",
+    "Our office is in Lyon, near the station.", "You can pay by card, by invoice or by bank transfer.",
+    "Returns are free within thirty days.", "The battery lasts about ten hours.",
+    "To delete your account, write to support.", "The warranty covers two years.",
+    "The headphones connect by Bluetooth.", "Gift cards never expire.", "Our shop is closed on Sundays.",
+    "The manual is available in twelve languages.",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def plain(bert, tokenizer):
+    """A tiny model without a head."""
+    return Sen2Pro(bert, tokenizer=tokenizer)
+
+
+@pytest.fixture(scope="module")
+def texts():
+    rng = np.random.default_rng(1)
+    return list(dict.fromkeys(" ".join(rng.choice(WORDS, 6)) for _ in range(120)))
+
+
+@pytest.fixture
+def index(plain, texts):
+    return Index.build(plain, texts)
+
+
+# What is found, and what is said of it.
+
+
+def test_the_default_model_answers_or_says_that_it_does_not_know(minilm):
+    index = Index.build(minilm, TEXTS)
+    assert index.calibrated
+    known, unknown = index.search(["how can I reset my password?", "who won the football world cup in 1998?"], k=3)
+    assert known.answer == known[0]
+    assert known[0].text == TEXTS[0]
+    assert known[0].probability > 0.5 > unknown[0].probability
+    assert unknown.answer is None
+    assert str(unknown) == f"no good match (best {unknown[0].probability:.2f})"
+    assert str(known).startswith(TEXTS[0])
+    assert json.loads(json.dumps(unknown.to_json()))["answer"] is None
+
+
+def test_the_default_model_searches_in_one_pass_without_being_told(minilm):
+    index = Index.build(Sen2Pro("all-MiniLM-L6-v2"), TEXTS[:2])
+    assert index.signature.samples == "0"
+    assert Index.build(minilm, TEXTS[:2]).signature.samples == "5+5"  # samples that were asked for are taken
+
+
+def test_a_model_without_a_head_and_without_labels_has_no_probabilities(index, texts):
+    found = index.search(texts[0], k=3)
+    assert not index.calibrated
+    assert [hit.probability for hit in found] == [None, None, None]
+    assert found.answer == found[0]
+    assert "not calibrated" in str(found)
+    with pytest.raises(Sen2ProError, match="nothing is calibrated"):
+        index.search(texts[0], precision=0.9)
+
+
+def test_queries_and_documents_get_the_prompts_of_the_model(bert, tokenizer):
+    model = Sen2Pro(bert, tokenizer=tokenizer, samples=2)
+    model.encoder.prompts = {"query": "one ", "passage": "two "}
+    query, document = (model.sen2vec("the dog runs", prompt=prompt) for prompt in ("one ", "two "))
+    expected = query @ document / (np.linalg.norm(query) * np.linalg.norm(document))
+    found = Index.build(model, ["the dog runs"]).search("the dog runs")[0].similarity
+    assert found == pytest.approx(float(expected), abs=1e-5)
+    assert found < 0.999
+
+
+def confidence_of(scores_of_right=0.9, later=True, **extras):
+    rng = np.random.default_rng(0)
+    scores = -np.sort(-rng.uniform(-1, 1, (400, 5)), axis=1)
+    right = rng.uniform(size=(400, 5)) < 1 / (1 + np.exp(-20 * (scores - scores_of_right)))
+    return SearchConfidence().fit(scores, right if later else right[:, 0], **extras)
+
+
+def test_labelled_queries_give_each_hit_a_probability(plain, texts, tmp_path):
+    confidence = confidence_of()
+    confidence.save(tmp_path / "confidence")
+    for given in (confidence, tmp_path / "confidence", str(tmp_path / "confidence")):
+        index = Index.build(plain, texts, confidence=given)
+        found = index.search(texts[:4], k=3)
+        for result in found:
+            lists = index.search(result.query, k=5)
+            scores = [hit.similarity for hit in lists]
+            np.testing.assert_allclose([hit.probability for hit in lists], confidence.probability_each([scores])[0])
+            assert lists[0].probability == pytest.approx(confidence.probability([scores])[0])
+            assert [hit.probability for hit in result] == [hit.probability for hit in lists[:3]]
+
+
+def test_an_answer_keeps_the_promise_of_the_labels(plain, texts):
+    confidence = confidence_of(0.3)
+    index = Index.build(plain, texts, confidence=confidence)
+    rule = confidence.abstain(0.8)
+    found = index.search(texts[:10], precision=0.8)
+    assert {result.threshold for result in found} == {rule.threshold}
+    with pytest.warns(Sen2ProWarning, match="no precision of 0.9999 can be promised"):
+        assert index.search(texts[0], precision=0.9999).answer is None
+
+
+def test_labels_of_the_first_hit_alone_say_nothing_of_the_others(plain, texts):
+    index = Index.build(plain, texts, confidence=confidence_of(later=False))
+    found = index.search(texts[0], k=3)
+    assert found[0].probability is not None
+    assert [hit.probability for hit in found[1:]] == [None, None]
+
+
+def test_what_an_index_does_not_know_is_refused_as_confidence(plain, texts):
+    rng = np.random.default_rng(0)
+    scores = -np.sort(-rng.uniform(-1, 1, (200, 5)), axis=1)
+    votes = rng.uniform(size=200)
+    voted = SearchConfidence().fit(scores, rng.uniform(size=200) < votes, votes=votes)
+    assert "votes" in voted.needs
+    with pytest.raises(Sen2ProError, match="fitted with votes, which an index does not know"):
+        Index.build(plain, texts, confidence=voted)
+    with pytest.raises(Sen2ProError, match="confidence is a fitted SearchConfidence"):
+        Index.build(plain, texts, confidence=7)
+
+
+def test_a_precision_of_the_shipped_numbers_is_said_to_be_no_promise(minilm):
+    index = Index.build(minilm, TEXTS)
+    with pytest.warns(Sen2ProWarning, match="not promised"):
+        found = index.search("how can I reset my password?", precision=0.9999999)
+    assert found.answer is None
+
+
+def test_a_result_is_a_sequence_that_prints():
+    hit = Hit("a", "x" * 200, 0.5, 0.8)
+    result = Result("q", (hit,), 0.5)
+    assert (len(result), result[0], list(result), result[:1], hit in result) == (1, hit, [hit], (hit,), True)
+    assert str(result).endswith("... (id a; 80 % likely right)")
+    assert str(Result("q", (), 0.5)) == "no good match (nothing was found)"
+    assert Result("q", (), 0.5).probability == 0
+
+
+@pytest.mark.parametrize("ranking", ["symmetric-kl", "bhattacharyya", "expected-cosine", "sen2pro"])
+def test_candidates_are_ranked_again_by_the_distance_itself(tiny, texts, ranking):
+    index = Index.build(tiny, texts, ranking=ranking, **({"alpha": 0.3} if ranking == "sen2pro" else {}))
+    found = index.search(texts[5] + " cat", k=10)
+    weight = {"alpha": 0.3} if ranking == "sen2pro" else {}
+    expected = tiny.similarity(tiny.encode([texts[5] + " cat"]), tiny.encode(texts), metric=ranking, **weight)[0]
+    assert [int(hit.id) for hit in found] == np.argsort(-expected, kind="stable")[:10].tolist()
+
+
+@pytest.mark.parametrize("ranking", ["symmetric-kl", "bhattacharyya"])
+def test_no_graph_is_made_of_what_a_graph_cannot_find(tiny, texts, ranking):
+    with pytest.raises(Sen2ProError, match=f"a graph finds hardly any neighbour by '{ranking}'; pass kind='flat'"):
+        Index.build(tiny, texts, ranking=ranking, kind="hnsw")
+    index = Index.build(tiny, texts, ranking=ranking, store="qdrant://:memory:")
+    assert index.store.about.kind == "flat"  # though the default of a database is a graph
+    index.close()
+
+
+@pytest.mark.parametrize("ranking", ["symmetric-kl", "bhattacharyya"])
+def test_candidates_of_a_divergence_hold_its_neighbours(ranking):
+    """A hundred candidates of 1,500 texts whose variances differ a hundredfold hold the ten nearest."""
+    rng = np.random.default_rng(0)
+    level = np.exp(rng.uniform(-4, 0.6, (1500, 1)))
+    mean, spread = rng.normal(size=(1500, 8)), 1 + 0.1 * rng.uniform(size=(1500, 8))
+    docs = Gaussian(mean.astype(np.float32), (level * spread).astype(np.float32))
+    query = Gaussian(np.float32(rng.normal(size=(1, 8))), np.full((1, 8), 0.3, np.float32))
+    by = ranking_of(ranking)
+    own, others = (Encoded(None, each, np.ones((len(each), 3), np.float32)) for each in (query, docs))
+    near = np.argsort(-(by.query(own) @ by.document(others).T)[0])[:100]
+    exact = np.argsort(distance(query, docs, ranking)[0])[:10]
+    assert set(exact) <= set(near)
+    again = by.again(by.document(others))
+    np.testing.assert_allclose(again.variance, docs.variance, rtol=1e-4)
+    np.testing.assert_allclose(again.mean, docs.mean, rtol=1e-4, atol=1e-5)
+
+
+# Bad input.
+
+
+def test_an_empty_index_finds_nothing(plain):
+    index = Index.build(plain)
+    assert len(index) == 0
+    found = index.search("the cat", k=3)
+    assert (len(found), found.answer) == (0, None)
+    assert Index.build(plain, [], confidence=confidence_of()).search("the cat").answer is None
+
+
+def test_k_may_be_larger_than_the_index(plain, texts):
+    few = Index.build(plain, texts[:3], confidence=confidence_of())
+    found = few.search("the cat", k=100)
+    assert len(found) == 3
+    assert all(hit.probability is not None for hit in found)
+
+
+def test_one_text_has_a_probability_too(minilm):
+    found = Index.build(minilm, TEXTS[:1]).search("how do I reset my password?")
+    assert found[0].probability > 0.3
+
+
+@pytest.mark.parametrize("k", [0, -1, 1.5, "5", True, None, 1 << 40])
+def test_a_k_that_is_none_is_refused(index, k):
+    with pytest.raises(Sen2ProError, match="k must be a whole number"):
+        index.search("the cat", k=k)
+
+
+@pytest.mark.parametrize("query", ["", "  ", "\u200b", ["the cat", " "]])
+def test_a_blank_query_is_refused(index, query):
+    with pytest.raises(Sen2ProError, match="empty or blank"):
+        index.search(query)
+
+
+def test_no_query_is_no_result(index):
+    assert index.search([]) == []
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"ids": ["a"]}, "fewer ids than texts"),
+        ({"ids": ["a", "b", "c"]}, "more ids or metadata"),
+        ({"metadata": [{}]}, "fewer metadata"),
+        ({"metadata": [1, 2]}, "metadata is a dictionary"),
+        ({"duplicates": "keep"}, "unknown duplicates 'keep'"),
+        ({"ranking": "cosin"}, "did you mean 'cosine'"),
+        ({"kind": "HNSW,SQ8"}, "unknown kind"),
+        ({"kind": "IVF100,Flat"}, "unknown kind"),
+        ({"alpha": 0.5}, "alpha belongs to the ranking 'sen2pro'"),
+        ({"store": "folder"}, "store must be None"),
+        ({"store": "mysql://x"}, "unknown store 'mysql'"),
+        ({"store": "qdrant://:memory:", "name": "a; DROP TABLE x"}, "name of an index"),
+        ({"ranking": "wasserstein"}, "has no head"),
+    ],
+)
+def test_what_an_index_cannot_be_made_of_is_refused(plain, given, message):
+    with pytest.raises(Sen2ProError, match=message):
+        Index.build(plain, ["the cat", "the dog"], **given)
+
+
+def test_texts_may_come_from_a_generator(plain, texts):
+    index = Index.build(plain, (text for text in texts), ids=(f"n{i}" for i in range(len(texts))))
+    assert len(index) == len(texts)
+    with pytest.raises(Sen2ProError, match="list of texts"):
+        Index.build(plain, "the cat")
+
+
+def test_an_error_in_the_middle_says_how_many_rows_are_in(plain, texts, monkeypatch):
+    monkeypatch.setattr("sen2pro.search.batches.CHUNK", 10)
+    index = Index.build(plain)
+    with pytest.raises(Sen2ProError, match="after 20 rows, which are in: .*blank"):
+        index.add([*texts[:25], " ", *texts[25:30]])
+    assert len(index) == 20
+
+
+def test_another_model_is_told_what_differs(index, tmp_path, shared_folder, minilm):
+    index.save(tmp_path / "index")
+    with pytest.raises(Sen2ProError, match=r"another model.*hash '\w+' in the index, but '\w+' now"):
+        Index.open(tmp_path / "index", minilm)
+    with pytest.raises(Sen2ProError, match="pooling 'mean' in the index, but 'cls' now"):
+        Index.open(tmp_path / "index", Sen2Pro(str(shared_folder), pooling="cls"))
+    with pytest.raises(Sen2ProError, match="another model"):
+        Index.open(tmp_path / "index")
+
+
+def test_an_index_of_another_format_is_refused(index, plain, tmp_path):
+    index.save(tmp_path / "index")
+    path = tmp_path / "index" / folders.FILE
+    content = json.loads(path.read_text())
+    content["about"]["format"] = 2
+    del content["digest"]
+    path.write_text(json.dumps(content))
+    with pytest.raises(Sen2ProError, match=r"format 2, made with sen2pro .* reads format 1; build it again"):
+        Index.open(tmp_path / "index", plain)
+
+
+def test_vectors_of_a_wrong_dimension_are_refused(index, plain, texts, tmp_path, server):
+    import psycopg
+
+    from sen2pro.search.faiss_store import FaissStore
+
+    with pytest.raises(Sen2ProError, match=r"holds vectors of 8 numbers \(dot\), but the model gives 32"):
+        Index(plain, FaissStore(replace(index.store.about, dimensions=8)))
+    Index.build(plain, texts[:3], store=server.address, name="narrow").close()
+    with psycopg.connect(server.address, autocommit=True) as other:
+        other.execute("UPDATE sen2pro_indexes SET about = jsonb_set(about, '{dimensions}', '8') WHERE name = 'narrow'")
+    with pytest.raises(Sen2ProError, match="holds vectors of 8 numbers"):
+        Index.open(server.address, plain, name="narrow")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"temperature": 0}, "temperature and unit must be above 0"), ({"hits": 1}, "2 hits at least"),
+        ({"format": 7}, "is of format 7"), ({"trust_remote_code": True}, "not for a file to set"),
+        ({"design": []}, "'design' must name"), ({"hits": "5"}, "hits"),
+    ],
+)  # fmt: skip
+def test_a_kept_confidence_is_looked_at_before_it_is_used(plain, texts, change, message):
+    """Whoever can write to a database can change it: numbers that do not belong together never reach a search."""
+    index = Index.build(plain, texts[:3])
+    index.store.keep_confidence(confidence_of().to_json() | change)
+    with pytest.raises(Sen2ProError, match=f"the confidence of this index.*{message}"):
+        Index(plain, index.store)
+
+
+def test_a_confidence_passed_at_opening_goes_before_the_one_that_was_saved(plain, texts, tmp_path):
+    saved, passed = confidence_of(), confidence_of(0.1)
+    Index.build(plain, texts, confidence=saved).save(tmp_path / "index")
+    assert Index.open(tmp_path / "index", plain).confidence.to_json() == saved.to_json()
+    index = Index.open(tmp_path / "index", plain, confidence=passed)
+    assert index.confidence is passed
+    passed.save(tmp_path / "confidence")
+    index.confidence = tmp_path / "confidence"
+    index.save()
+    shutil.rmtree(tmp_path / "confidence")  # the index has a copy
+    assert Index.open(tmp_path / "index", plain).confidence.to_json() == passed.to_json()
+
+
+# Folders.
+
+
+@pytest.mark.parametrize("kind", ["flat", "hnsw"])
+def test_a_folder_holds_the_index_and_is_replaced_in_one_step(plain, texts, tmp_path, kind):
+    index = Index.build(plain, texts, kind=kind, metadata=[{"n": i} for i in range(len(texts))])
+    index.save(tmp_path / "index")
+    with pytest.raises(Sen2ProError, match="overwrite=True"):
+        Index.build(plain, texts).save(tmp_path / "index")
+    again = Index.open(tmp_path / "index", plain)
+    assert [hit.id for hit in again.search(texts[3], k=9)] == [hit.id for hit in index.search(texts[3], k=9)]
+    again.add(["the cat runs"], ids=["new"])
+    again.save()
+    files = {path.name.split("-")[0].split(".")[0] for path in (tmp_path / "index").iterdir()}
+    assert files == {"sen2pro_index", "texts", "vectors", *(["graph"] if kind == "hnsw" else [])}
+    assert len(Index.open(tmp_path / "index", plain)) == len(texts) + 1
+
+
+def test_a_graph_is_kept_and_not_built_again(plain, texts, tmp_path, monkeypatch):
+    index = Index.build(plain, texts, kind="hnsw")
+    index.save(tmp_path / "index")
+    monkeypatch.setattr("sen2pro.search.faiss_store.FaissStore.write", None)
+    again = Index.open(tmp_path / "index", plain)
+    assert again.search(texts[:9], k=5) == index.search(texts[:9], k=5)
+
+
+def test_a_save_that_fails_leaves_the_old_index(plain, texts, tmp_path, monkeypatch):
+    Index.build(plain, texts).save(tmp_path / "index")
+    more = Index.build(plain, ["the cat"])
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("sen2pro.search.folder.documents.write", full)
+        with pytest.raises(OSError, match="No space"):
+            more.save(tmp_path / "index", overwrite=True)
+    assert len(Index.open(tmp_path / "index", plain)) == len(texts)
+
+
+def test_a_folder_of_something_else_is_not_touched(index, tmp_path):
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(Sen2ProError, match="not an empty folder"):
+        index.save(tmp_path, overwrite=True)
+    with pytest.raises(Sen2ProError, match="there is no index in"):
+        Index.open(tmp_path)
+
+
+@pytest.mark.parametrize("part", ["texts", "vectors", "graph"])
+def test_a_changed_file_is_refused(plain, texts, tmp_path, part):
+    Index.build(plain, texts, kind="hnsw").save(tmp_path / "index")
+    (path,) = (tmp_path / "index").glob(f"{part}-*")
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(Sen2ProError, match="changed or damaged"):
+        Index.open(tmp_path / "index", plain)
+    path.unlink()
+    with pytest.raises(Sen2ProError, match="a part of the index is missing"):
+        Index.open(tmp_path / "index", plain)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda g: g["neighbours"].__setitem__(3, 10_000), lambda g: g["neighbours"].__setitem__(3, -7),
+        lambda g: g["levels"].__setitem__(0, 0), lambda g: g["levels"].__setitem__(0, 900),
+        lambda g: g["levels"].__setitem__(5, g["levels"][5] + 1), lambda g: g["entry"].__setitem__(0, -1),
+        lambda g: g["entry"].__setitem__(0, 10**12), lambda g: g.update(neighbours=g["neighbours"][:-1]),
+        lambda g: g.update(levels=g["levels"][:-1]),
+    ],
+)  # fmt: skip
+def test_a_graph_that_leads_out_of_its_arrays_is_refused(plain, texts, tmp_path, change):
+    """A stranger can write a digest too: the numbers themselves are looked at before FAISS follows them."""
+    from sen2pro.io import documents, tensors
+
+    Index.build(plain, texts, kind="hnsw").save(tmp_path / "index")
+    (path,) = (tmp_path / "index").glob("graph-*")
+    graph = tensors.read_arrays(path, ("levels", "neighbours", "entry"))
+    change(graph)
+    tensors.write(path, graph)
+    content = json.loads((tmp_path / "index" / folders.FILE).read_text())
+    content.pop("digest")
+    content["files"]["graph"]["digest"] = folders.digest_of(path)
+    documents.write(tmp_path / "index" / folders.FILE, content)
+    with pytest.raises(Sen2ProError, match="holds no graph of"):
+        Index.open(tmp_path / "index", plain)
+
+
+def test_a_file_of_an_index_cannot_lie_elsewhere(plain, texts, tmp_path):
+    from sen2pro.io import documents
+
+    Index.build(plain, texts).save(tmp_path / "index")
+    (path,) = (tmp_path / "index").glob("texts-*")
+    shutil.copy(path, tmp_path / path.name)
+    content = json.loads((tmp_path / "index" / folders.FILE).read_text())
+    content.pop("digest")
+    content["files"]["texts"]["name"] = f"../{path.name}"
+    documents.write(tmp_path / "index" / folders.FILE, content)
+    with pytest.raises(Sen2ProError, match="no name of a file of an index"):
+        Index.open(tmp_path / "index", plain)
+
+
+# Files of Gaussians.
+
+
+def test_what_was_encoded_is_indexed_without_encoding_again(tiny, texts, tmp_path, monkeypatch):
+    gaussian = tiny.encode(texts)
+    gaussian.save(tmp_path / "g.parquet", ids=[f"n{i}" for i in range(len(texts))], texts=texts)
+    index = Index.from_file(tiny, tmp_path / "g.parquet")
+    assert index.ranking == "mean-cosine"
+    found = index.search(texts[7], k=1)[0]
+    assert (found.id, found.text) == ("n7", texts[7])
+    built = Index.build(tiny, texts, ranking="mean-cosine")
+    np.testing.assert_allclose(
+        [hit.similarity for hit in index.search(texts[7], k=20)],
+        [hit.similarity for hit in built.search(texts[7], k=20)], atol=1e-6,
+    )  # fmt: skip
+    Gaussian(gaussian.mean, gaussian.variance).save(tmp_path / "bare.parquet")
+    with pytest.raises(Sen2ProError, match="does not say how it was made"):
+        Index.from_file(tiny, tmp_path / "bare.parquet")
+    with pytest.raises(Sen2ProError, match="made with another model"):
+        Index.from_file(
+            Sen2Pro(tiny.settings.model, tokenizer=tiny.settings.tokenizer, samples=5), tmp_path / "g.parquet"
+        )
+    with pytest.raises(Sen2ProError, match="no plain vectors"):
+        Index.from_file(tiny, tmp_path / "g.parquet", ranking="cosine")
+    gaussian.save(tmp_path / "g.safetensors")
+    with pytest.raises(Sen2ProError, match="only a Parquet file"):
+        Index.from_file(tiny, tmp_path / "g.safetensors")
+
+
+def test_what_was_read_of_a_file_of_gaussians_is_let_go(tmp_path):
+    """Memory holds some rows, however many there are: pyarrow by itself keeps all groups of rows it has read."""
+    import pyarrow as pa
+
+    from sen2pro.io.gaussians import GaussianWriter, stream
+
+    rng, group = np.random.default_rng(0), 2000
+
+    def held(groups):
+        path = tmp_path / f"{groups}.parquet"
+        with GaussianWriter(path) as file:
+            for _ in range(groups):
+                mean = rng.normal(size=(group, 64)).astype(np.float32)
+                file.write(Gaussian(mean, mean**2), texts=[f"text {n}" for n in range(group)])
+        before = pa.total_allocated_bytes()
+        return max(pa.total_allocated_bytes() - before for _ in stream(path, 500))
+
+    assert held(20) < 1.5 * held(4)
+
+
+def test_a_damaged_file_of_gaussians_reaches_no_store(tiny, texts, tmp_path):
+    tiny.encode(texts).save(tmp_path / "g.parquet", texts=texts)
+    import pyarrow.parquet as pq
+
+    table = pq.read_table(tmp_path / "g.parquet")
+    pq.write_table(table.slice(0, 100), tmp_path / "cut.parquet")  # with the digest of all
+    with pytest.raises(Sen2ProError, match="changed or damaged"):
+        Index.from_file(tiny, tmp_path / "cut.parquet")
+
+
+# Faults.
+
+
+@pytest.fixture(scope="module")
+def server():
+    server = Server()
+    yield server
+    server.close()
+
+
+def test_a_store_that_is_down_is_asked_five_times(plain, monkeypatch):
+    waits = []
+    monkeypatch.setattr(stores.time, "sleep", waits.append)
+    monkeypatch.setattr(stores.patiently, "__defaults__", (waits.append,))
+    for address in ("postgresql://nobody:secret@127.0.0.1:1/x", "qdrant://127.0.0.1:1"):
+        waits.clear()
+        with pytest.raises(StoreUnavailable, match="does not answer") as error:
+            Index.build(plain, ["the cat"], store=address)
+        assert waits == [0.1, 0.2, 0.4, 0.8]
+        assert "secret" not in str(error.value)
+
+
+def test_a_connection_that_drops_in_the_middle_of_an_add_is_made_again(plain, texts, server, monkeypatch):
+    """The server ends our connections between two batches: the add goes on with new ones."""
+    import psycopg
+
+    monkeypatch.setattr("sen2pro.search.batches.CHUNK", 20)
+    index = Index.build(plain, store=server.address, name="dropped")
+    ended = []
+
+    def rows():
+        for number, text in enumerate(texts):
+            if number in (20, 60):
+                with psycopg.connect(server.address, autocommit=True) as other:
+                    ended.append(
+                        other.execute(
+                            "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE pid <> "
+                            "pg_backend_pid() AND backend_type = 'client backend'"
+                        ).fetchone()[0]
+                    )
+            yield text
+
+    assert index.add(rows(), ids=map(str, range(len(texts)))) == len(texts)
+    assert min(ended) > 0
+    assert len(index) == len(texts)
+    index.close()
+
+
+@pytest.mark.slow
+def test_a_server_that_stops_in_the_middle_of_an_add_leaves_whole_batches_and_says_how_many(
+    plain, texts, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("sen2pro.search.batches.CHUNK", 20)
+    server = Server()
+    address = server.address
+    index = Index.build(plain, store=address, name="stopped")
+
+    def rows():
+        for number, text in enumerate(texts):
+            if number == 60:
+                server.server.stop()
+            yield text
+
+    with pytest.raises(StoreUnavailable, match="60 rows of this call are in, all others are not"):
+        index.add(rows(), ids=map(str, range(len(texts))))
+    with pytest.raises(StoreUnavailable):
+        index.search("the cat")
+    server.server.start()
+    assert len(index) == 60
+    assert index.add(texts[60:], ids=map(str, range(60, len(texts)))) == len(texts) - 60
+    assert index.search(texts[100], k=1)[0].id == "100"
+    index.close()
+    server.close()
+
+
+def test_a_write_whose_answer_was_lost_is_not_taken_for_duplicates(plain, texts, monkeypatch):
+    index = Index.build(plain, texts[:5])
+    store, write, lost = index.store, index.store.write, [True]
+    monkeypatch.setattr(stores.patiently, "__defaults__", (lambda _: None,))
+
+    def answered(rows, *, replace):
+        write(rows, replace=replace)
+        if lost:
+            lost.pop()
+            raise StoreUnavailable("the connection is gone")
+
+    monkeypatch.setattr(store, "write", answered)
+    assert index.add(texts[5:8], ids=["a", "b", "c"]) == 3
+    assert len(index) == 8
+
+
+def test_an_index_in_a_database_is_not_replaced_without_being_told(plain, texts, server):
+    import psycopg
+
+    Index.build(plain, texts[:3], store=server.address, name="twice").close()
+    with pytest.raises(Sen2ProError, match="there is a table 'twice' already"):
+        Index.build(plain, texts[:3], store=server.address, name="twice")
+    again = Index.build(plain, texts[:4], store=server.address, name="twice", overwrite=True)
+    assert len(again) == 4
+    again.close()
+    with psycopg.connect(server.address, autocommit=True) as other:
+        other.execute("CREATE TABLE somebody (id int)")
+    with pytest.raises(Sen2ProError, match="no index of sen2pro, so it is not replaced"):
+        Index.build(plain, texts[:3], store=server.address, name="somebody", overwrite=True)
+    with pytest.raises(Sen2ProError, match="there is no index 'nothing'"):
+        Index.open(server.address, plain, name="nothing")
+    with pytest.raises(Sen2ProError, match="saved already"):
+        Index.open(server.address, plain, name="twice").save("x")
+
+
+def test_a_folder_of_qdrant_is_a_pickle_and_needs_permission(plain, texts, tmp_path):
+    address = f"qdrant://{tmp_path / 'q'}"
+    Index.build(plain, texts[:3], store=address).close()
+    with pytest.raises(Sen2ProError, match="allow_pickle=True"):
+        Index.open(address, plain)
+    again = Index.open(address, plain, allow_pickle=True)
+    assert len(again) == 3
+    again.close()
+
+
+# What is imported when.
+
+
+def test_an_engine_is_imported_only_by_who_uses_it(tmp_path):
+    """An index in memory needs FAISS alone, and the names of the room need no engine at all."""
+    import subprocess
+    import sys
+
+    names = ("faiss", "psycopg", "pgvector", "qdrant_client")
+    for code, expected in (
+        ("import sen2pro.search", []),
+        ("from sen2pro.search import Hit, Result, StoreUnavailable", []),
+        ("from sen2pro.search import Index", []),
+        (
+            "from sen2pro import Sen2Pro; from sen2pro.search import Index; Index.build(Sen2Pro(), ['a text'])",
+            ["faiss"],
+        ),
+    ):
+        check = f"{code}\nimport sys\nprint([name for name in {names} if name in sys.modules])"
+        done = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True)
+        assert done.stdout.strip() == str(expected), code
+
+
+@pytest.mark.parametrize(
+    ("package", "store", "extra"),
+    [("faiss", None, "search"), ("psycopg", "postgresql://x/y", "postgres"), ("qdrant_client", "qdrant://x", "qdrant")],
+)
+def test_a_missing_engine_is_named_with_its_extra(plain, monkeypatch, package, store, extra):
+    import sys
+
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(Sen2ProError, match=rf"pip install 'sen2pro\[{extra}\]'"):
+        Index.build(plain, ["the cat"], store=store)
+
+
+def test_building_from_a_generator_keeps_no_batch(plain, texts):
+    """Rows that were written are let go, so memory does not grow beside the index."""
+    import gc
+    import weakref
+
+    class Row(str):
+        __slots__ = ("__weakref__",)
+
+    seen = []
+
+    def rows():
+        for number in range(3000):
+            text = Row(f"{texts[number % len(texts)]} {texts[number // len(texts)]}")
+            seen.append(weakref.ref(text))
+            yield text
+
+    index = Index.build(plain, rows(), store="qdrant://:memory:")
+    gc.collect()
+    assert len(index) == 3000
+    assert not [each for each in seen if each() is not None]
+    index.close()

@@ -1,0 +1,431 @@
+"""The contract of a store, which FAISS, PostgreSQL and Qdrant pass alike."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from functools import cache
+
+import numpy as np
+import psycopg
+import pytest
+from search_stores import STORES, Place, Server
+
+from sen2pro import Sen2Pro, Sen2ProError, Sen2ProWarning
+from sen2pro.calibration import SearchConfidence
+from sen2pro.search import DuplicateIds, Index
+
+WORDS = "the man woman dog cat plays runs eats guitar ball park house big small red blue market rain sun music".split()
+
+
+@pytest.fixture(scope="module")
+def server():
+    server = Server()
+    yield server
+    server.close()
+
+
+@pytest.fixture(params=STORES)
+def place(request, server, tmp_path):
+    return Place(request.param, server, tmp_path)
+
+
+@pytest.fixture(scope="module")
+def model(bert, tokenizer):
+    """A tiny random BERT without a head: plain vectors of 32 numbers."""
+    return Sen2Pro(bert, tokenizer=tokenizer)
+
+
+@pytest.fixture(scope="module")
+def texts():
+    rng = np.random.default_rng(0)
+    return list(dict.fromkeys(" ".join(rng.choice(WORDS, 6)) for _ in range(300)))
+
+
+@cache
+def fitted_confidence():
+    rng = np.random.default_rng(0)
+    scores = -np.sort(-rng.uniform(-1, 1, (400, 5)), axis=1)
+    return SearchConfidence().fit(scores, rng.uniform(size=(400, 5)) < 1 / (1 + np.exp(-20 * (scores - 0.3))))
+
+
+def brute(model, texts, query, k):
+    vectors = model.sen2vec([query, *texts]).astype(np.float64)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    scores = vectors[1:] @ vectors[0]
+    order = np.argsort(-scores)[:k]
+    return [str(row) for row in order], scores[order]
+
+
+def test_the_same_hits_in_the_same_order_as_by_brute_force(place, model, texts):
+    index = place.build(model, texts)
+    assert len(index) == len(texts)
+    for query in [*texts[:3], "the cat plays music"]:
+        ids, scores = brute(model, texts, query, 10)
+        found = index.search(query, k=10)
+        assert [hit.id for hit in found] == ids
+        np.testing.assert_allclose([hit.similarity for hit in found], scores, atol=2e-6)
+        assert [hit.text for hit in found] == [texts[int(id)] for id in ids]
+    index.close()
+
+
+@pytest.mark.parametrize("ranking", ["mean-cosine", "sen2pro", "wasserstein", "expected-l2", "corrected-cosine"])
+def test_every_distance_is_that_of_the_library(place, tiny, texts, ranking):
+    few = texts[:60]
+    index = place.build(tiny, few, ranking=ranking)
+    query = "the big dog eats"
+    found = index.search(query, k=5)
+    g, q = tiny.encode(few), tiny.encode([query])
+    if ranking == "mean-cosine":
+        mean, own = g.mean.astype(float), q.mean.astype(float)
+        expected = (mean @ own[0]) / np.linalg.norm(mean, axis=1) / np.linalg.norm(own)
+    else:
+        expected = -tiny.similarity(q, g, metric=ranking)[0]
+        expected = 1 - expected if "cosine" in ranking else -expected
+    order = np.argsort(-expected, kind="stable")[:5]
+    assert [hit.id for hit in found] == [str(row) for row in order]
+    np.testing.assert_allclose([hit.similarity for hit in found], expected[order], rtol=1e-4, atol=1e-4)
+    index.close()
+
+
+def test_rows_are_added_replaced_and_deleted(place, model, texts):
+    index = place.build(model, texts[:20], ids=[f"t{i}" for i in range(20)])
+    assert index.add(texts[20:25], ids=[f"t{i}" for i in range(20, 25)]) == 5
+    assert index.search(texts[22], k=1)[0].id == "t22"
+    assert index.delete(["t22", "nobody"]) == 1
+    assert "t22" not in [hit.id for hit in index.search(texts[22], k=24)]
+    assert len(index) == 24
+    assert index.add(["the red house"], ids=["t0"], duplicates="replace") == 1
+    assert index.search("the red house", k=1)[0].id == "t0"
+    assert texts[0] not in [hit.text for hit in index.search(texts[0], k=24)]
+    assert len(index) == 24
+    assert index.delete([]) == 0
+    index.close()
+
+
+def test_documents_are_read_by_their_ids_in_the_order_asked_for(place, model, texts):
+    index = place.build(model, texts[:5], metadata=[{"number": n} for n in range(5)])
+    assert index.get(["3", "none", "1", "3"]) == [("3", texts[3], {"number": 3}), ("1", texts[1], {"number": 1})]
+    assert index.get([]) == []
+    index.delete(["3"])
+    index.add("the cat", ids=["1"], duplicates="replace")
+    assert index.get([3, 1]) == [("1", "the cat", {})]
+    index.get(["2"])[0].metadata["number"] = 7  # a copy
+    assert index.get(["2"])[0].metadata == {"number": 2}
+    index.close()
+
+
+def test_duplicate_ids_are_refused_by_default_and_nothing_is_changed(place, model, texts):
+    index = place.build(model, texts[:5], ids=list("abcde"))
+    with pytest.raises(DuplicateIds, match="'c'.*duplicates='replace'"):
+        index.add([texts[6], texts[7]], ids=["f", "c"])
+    with pytest.raises(DuplicateIds, match="'g'"):
+        index.add([texts[6], texts[7]], ids=["g", "g"])
+    assert len(index) == 5
+    assert index.search(texts[2], k=1)[0].id == "c"
+    index.add([texts[6], texts[7]], ids=["g", "g"], duplicates="replace")  # the last one stays
+    assert index.search(texts[7], k=1)[0].id == "g"
+    assert len(index) == 6
+    index.close()
+
+
+def test_a_filter_leaves_only_what_was_asked_for(place, model, texts):
+    metadata = [{"lang": "en" if i % 3 else "fr", "year": 1990 + i % 10, "new": i % 2 == 0} for i in range(len(texts))]
+    index = place.build(model, texts, metadata=metadata)
+    for where in ({"lang": "fr"}, {"year": [1991, 1992]}, {"lang": "fr", "new": True}, {"year": 1993.0}):
+        wanted = {
+            str(i) for i, each in enumerate(metadata)
+            if all(each[key] in (value if isinstance(value, list) else [value]) for key, value in where.items())
+        }  # fmt: skip
+        found = index.search(texts[1], k=200, where=where)
+        assert {hit.id for hit in found} == {*wanted} if len(wanted) <= 200 else len(found) == 200
+        assert all(hit.metadata == metadata[int(hit.id)] for hit in found)
+    assert not index.search(texts[1], where={"lang": "de"}).hits
+    assert not index.search(texts[1], where={"new": 1}).hits  # as in JSON, 1 is not true
+    index.close()
+
+
+VALUES = [1, 1.0, True, "1", "true", 0, 0.0, -0.0, False, "", 1 << 53, float(1 << 53), 0.1, "0.1", 1e22, -3, -3.5]
+
+
+def test_a_filter_knows_a_number_from_a_truth_value_and_from_a_text(place, model, texts):
+    """As in JSON: 1 is 1.0, but neither true nor "1"."""
+    index = place.build(model, texts[: len(VALUES)], metadata=[{"value": value} for value in VALUES])
+
+    def same(one, other):
+        return one == other and isinstance(one, bool) == isinstance(other, bool)
+
+    for number, asked in enumerate(VALUES):
+        for several in ([asked], [asked, VALUES[number - 5], "nothing", 7]):
+            wanted = {str(row) for row, kept in enumerate(VALUES) if any(same(kept, each) for each in several)}
+            assert {hit.id for hit in index.search("the cat", k=50, where={"value": several})} == wanted, several
+    index.close()
+
+
+def test_a_filter_has_a_thousand_values_and_no_more(place, model, texts):
+    index = place.build(model, texts[:30], metadata=[{"number": n, "name": f"name {n}"} for n in range(30)])
+    for where in (
+        {"number": [*range(-998, 0), 3, 4.0]},
+        {"name": [*(f"nobody {n}" for n in range(998)), "name 3", "name 4"]},
+        {"number": [*range(-498, 0), 3, 4], "name": ["name 2", "name 3", "name 4", *map(str, range(497))]},
+    ):
+        assert {hit.id for hit in index.search("the cat", k=50, where=where)} == {"3", "4"}
+        with pytest.raises(Sen2ProError, match="where may have 1,000 values, all keys together, not 1,001"):
+            index.search("the cat", where={**where, "more": "x"})
+    with pytest.raises(Sen2ProError, match="where may have 1,000 values"):
+        index.search("the cat", where={f"key_{n}": n for n in range(1001)})
+    index.close()
+
+
+def test_few_of_the_keys_of_a_filter_that_finds_nothing_are_looked_for(place, model, texts, monkeypatch):
+    index = place.build(model, texts[:3], metadata=[{"lang": "en"}] * 3)
+    looked, has_key = [], index.store.has_key
+    monkeypatch.setattr(index.store, "has_key", lambda key: looked.append(key) or has_key(key))
+    with pytest.warns(Sen2ProWarning, match="key_0"):
+        assert not index.search("the cat", where={f"key_{n}": n for n in range(1000)}).hits
+    assert len(looked) == 10
+    index.close()
+
+
+def test_a_search_that_the_database_stops_is_not_tried_again(server, model, texts, tmp_path):
+    place = Place("postgres", server, tmp_path)
+    place.build(model, texts[:3]).close()
+    address = f"{server.address}&options=-c%20statement_timeout%3D100"
+    with Index.open(address, model, name=place.name) as index, psycopg.connect(server.address) as holder:
+        holder.execute(f"LOCK TABLE {place.name} IN ACCESS EXCLUSIVE MODE")
+        with pytest.raises(Sen2ProError, match="PostgreSQL stopped this: canceling statement due to statement timeout"):
+            index.search("the cat")
+        holder.rollback()
+        assert len(index.search("the cat")) == 3
+
+
+def test_a_filter_by_a_key_that_no_text_has_warns_and_names_the_keys(place, model, texts, recwarn):
+    index = place.build(model, texts[:20], metadata=[{"lang": "en", "year": 1990 + n} for n in range(20)])
+    with pytest.warns(Sen2ProWarning, match="the key 'lnag', which no text of this index has.*keys are 'lang', 'year'"):
+        assert not index.search(texts[1], where={"lang": "en", "lnag": "en"}).hits
+    recwarn.clear()
+    assert not index.search(texts[1], where={"lang": "de"}).hits  # a value that no text has may be meant
+    assert len(index.search(texts[1], where={"lang": "en"}))
+    index.delete(list(map(str, range(20))))
+    assert not index.search(texts[1], where={"anything": 1}).hits  # an empty index has no keys yet
+    assert not [each for each in recwarn if issubclass(each.category, Sen2ProWarning)]
+    index.add(texts[:2], ids=["a", "b"])
+    with pytest.warns(Sen2ProWarning, match="no text has metadata"):
+        assert not index.search(texts[1], where={"anything": 1}).hits
+    index.close()
+
+
+def test_an_index_that_is_opened_again_has_its_confidence(place, model, texts):
+    index = place.build(model, texts[:30])
+    assert not index.calibrated
+    index.confidence = fitted_confidence()
+    before = index.search(texts[:5], k=5)
+    if not place.kind.startswith("faiss"):
+        index.save()
+    again = place.reopen(index, model)
+    assert again.calibrated
+    assert again.confidence.to_json() == fitted_confidence().to_json()
+    for old, new in zip(before, again.search(texts[:5], k=5), strict=True):
+        assert [hit.probability for hit in new] == pytest.approx([hit.probability for hit in old], abs=1e-5)
+    again.confidence = None
+    if not place.kind.startswith("faiss"):
+        again.save()
+    assert not place.reopen(again, model).calibrated
+    again.close()
+
+
+def test_a_confidence_that_an_index_is_built_with_is_kept_too(place, model, texts):
+    index = place.build(model, texts[:10], confidence=fitted_confidence())
+    again = place.reopen(index, model)
+    assert again.calibrated
+    assert again.search(texts[0], precision=0.7).threshold == fitted_confidence().abstain(0.7).threshold
+    again.close()
+
+
+def test_what_was_written_is_there_when_it_is_opened_again(place, model, texts):
+    index = place.build(model, texts, metadata=[{"number": i} for i in range(len(texts))])
+    index.delete(["3"])
+    before = index.search(texts[:20], k=7)
+    again = place.reopen(index, model)
+    assert len(again) == len(texts) - 1
+    for old, new in zip(before, again.search(texts[:20], k=7), strict=True):
+        assert [(hit.id, hit.text, hit.metadata) for hit in new] == [(hit.id, hit.text, hit.metadata) for hit in old]
+        np.testing.assert_allclose([hit.similarity for hit in new], [hit.similarity for hit in old], atol=1e-6)
+    again.add(["the sun and the rain"], ids=["new"])
+    assert again.search("the sun and the rain", k=1)[0].id == "new"
+    again.close()
+
+
+def test_twenty_threads_add_search_and_delete_at_once(place, model, texts):
+    index = place.build(model, texts[:50])
+    errors = []
+
+    def work(number):
+        try:
+            for turn in range(3):
+                id, text = f"{number}-{turn}", texts[60 + 3 * number + turn]
+                index.add([text], ids=[id])
+                assert id in [hit.id for hit in index.search(text, k=3)]
+                if turn == 1:
+                    assert index.delete([id]) == 1
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(20)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not errors
+    assert len(index) == 50 + 20 * 2
+    ids = [hit.id for hit in index.search(texts[0], k=200)]
+    assert sorted(ids) == sorted([*map(str, range(50)), *(f"{n}-{t}" for n in range(20) for t in (0, 2))])
+    index.close()
+
+
+HOSTILE = [
+    "'; DROP TABLE x; --", '"; DROP TABLE x; --', "%s %(a)s {table}", "a' OR '1'='1", "$1", "\\'; SELECT 1",
+    "${jndi:x}",
+    "a\nb\tc", "metadata.year", "[0]", "*", "日本語", "🙂", '{"$ne": null}', "a" * 512,
+]  # fmt: skip
+
+
+def test_hostile_ids_texts_and_values_are_only_data(place, model, texts):
+    index = place.build(model, texts[:10])
+    metadata = [{"value": each, "number": i} for i, each in enumerate(HOSTILE)]
+    index.add([f"the cat {each}" for each in HOSTILE], ids=HOSTILE, metadata=metadata)
+    assert len(index) == 10 + len(HOSTILE)
+    for number, each in enumerate(HOSTILE):
+        found = index.search("the cat", k=100, where={"value": each})
+        assert [(hit.id, hit.text, hit.metadata["number"]) for hit in found] == [(each, f"the cat {each}", number)]
+    again = place.reopen(index, model)
+    assert again.delete(HOSTILE) == len(HOSTILE)
+    assert len(again) == 10
+    again.close()
+
+
+@pytest.mark.parametrize(
+    "key", ["a.b", "a b", "", "a'", "year) OR (1=1", "a[0]", "$gt", "metadata->>'x'", "a" * 64, 1, None]
+)
+def test_hostile_keys_are_refused_before_they_reach_a_store(place, model, texts, key):
+    index = place.build(model, texts[:3])
+    with pytest.raises(Sen2ProError, match="metadata key"):
+        index.search("the cat", where={key: "x"})
+    with pytest.raises(Sen2ProError, match="metadata key"):
+        index.add(["the cat"], ids=["x"], metadata=[{key: "x"}])
+    assert len(index) == 3
+    index.close()
+
+
+def test_a_value_that_is_none_is_left_out_and_no_filter(place, model, texts):
+    index = place.build(model, texts[:3])
+    index.add(["the cat"], ids=["x"], metadata=[{"key": None, "lang": "en"}])
+    assert index.search("the cat", k=1, where={"lang": "en"})[0].metadata == {"lang": "en"}
+    with pytest.raises(Sen2ProError, match="metadata"):
+        index.search("the cat", where={"key": None})
+    index.close()
+
+
+@pytest.mark.parametrize("value", [["x"], {"$ne": 1}, float("nan"), float("inf"), "a\0b", b"x", 1 << 60])
+def test_values_that_json_has_not_are_refused(place, model, texts, value):
+    index = place.build(model, texts[:3])
+    with pytest.raises(Sen2ProError, match="metadata"):
+        index.add(["the cat"], ids=["x"], metadata=[{"key": value}])
+    if not isinstance(value, list):
+        with pytest.raises(Sen2ProError, match="metadata"):
+            index.search("the cat", where={"key": value})
+    assert len(index) == 3
+    index.close()
+
+
+@pytest.mark.parametrize("id", ["", "a" * 513, "a\0b", "\ud800", 1.5, None, b"x"])
+def test_ids_that_no_store_can_keep_are_refused(place, model, texts, id):
+    index = place.build(model, texts[:3])
+    with pytest.raises(Sen2ProError, match="id 0"):
+        index.add(["the cat"], ids=[id])
+    assert len(index) == 3
+    index.close()
+
+
+INTERRUPTED = textwrap.dedent("""
+    import sys
+    sys.path[:0] = {paths!r}
+    import numpy as np
+    from sen2pro import Sen2Pro
+    from sen2pro.search import Index
+    model = Sen2Pro({model!r})
+    options = {options!r}
+    index = Index.open(options.pop("store"), model, **options)
+    texts = {texts!r}
+    print("ready", flush=True)
+    for turn in range(10_000):
+        index.add(texts, ids=[f"n{{i}}" for i in range(len(texts))], duplicates="replace",
+                  metadata=[{{"turn": turn}}] * len(texts))
+        print(turn, flush=True)
+""")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["postgres", "qdrant"])
+def test_a_killed_add_leaves_the_old_or_the_new_state(kind, server, shared_folder, tmp_path, texts):
+    """The process is killed at some moment of an add that replaces all rows: they all are of one turn afterwards."""
+    place, model = Place(kind, server, tmp_path), Sen2Pro(str(shared_folder))
+    some = texts[:150]
+    place.build(model, ["the cat"], ids=["first"]).close()
+    rng = np.random.default_rng(0)
+    for _ in range(2):
+        code = INTERRUPTED.format(
+            paths=[str(p) for p in sys.path if p], model=str(shared_folder), options=place.options, texts=some
+        )
+        process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+        assert process.stdout.readline() == "ready\n"
+        process.stdout.readline()  # a first add is in
+        time.sleep(rng.uniform(0, 0.5))
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+        options = place.options
+        index = Index.open(options.pop("store"), model, **options)
+        found = index.search("the cat", k=1000)
+        turns = {hit.metadata["turn"] for hit in found if hit.id != "first"}
+        assert len(found) == 1 + len(some)
+        assert len(turns) == 1
+        index.close()
+
+
+@pytest.mark.parametrize("step", range(1, 8))
+def test_an_interrupted_add_in_memory_leaves_the_old_or_the_new_state(model, texts, step, monkeypatch):
+    """Ctrl-C at each line of the store's write: the rows before are there, and the new ones all or none."""
+    from sen2pro.search import faiss_store
+
+    index = Index.build(model, texts[:20])
+    lines = 0
+
+    def interrupt(frame, event, argument):
+        nonlocal lines
+        if frame.f_code is not faiss_store.FaissStore.write.__code__:
+            return None
+
+        def trace(frame, event, argument):
+            nonlocal lines
+            lines += event == "line"
+            if event == "line" and lines == step + 4:
+                raise KeyboardInterrupt
+            return trace
+
+        return trace
+
+    sys.settrace(interrupt)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            index.add(texts[20:30], ids=[f"n{i}" for i in range(10)])
+    finally:
+        sys.settrace(None)
+    assert len(index) in (20, 30)
+    assert [hit.id for hit in index.search(texts[4], k=1)] == ["4"]
+    assert len(index.search(texts[4], k=100)) == len(index)
+    index.add(texts[20:30], ids=[f"n{i}" for i in range(10)], duplicates="replace")
+    assert len(index) == 30
+    assert [index.search(texts[20 + i], k=1)[0].id for i in range(10)] == [f"n{i}" for i in range(10)]
