@@ -75,7 +75,7 @@ def measured(logits: Array64, labels: Array64) -> Line:
 
 
 def two_columns(probabilities: Array64) -> Array64:
-    """Return the probabilities of no and yes (n, 2), as the measures of `metrics/probabilities.py` take them."""
+    """Return the probabilities of no and yes (n, 2), as `calibration_error` takes them."""
     return np.stack([1 - probabilities, probabilities], axis=1)
 
 
