@@ -38,3 +38,9 @@ def test_every_public_name_can_be_imported_and_is_documented():
 def test_version_and_changelog_agree():
     changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     assert f"## {sen2pro.__version__}" in changelog
+
+
+def test_the_laboratory_has_the_same_version():
+    laboratory = (ROOT / "lab" / "pyproject.toml").read_text(encoding="utf-8")
+    assert f'version = "{sen2pro.__version__}"' in laboratory
+    assert f"]=={sen2pro.__version__}" in laboratory

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from sen2pro.lazy import importer
 
-__version__ = "0.11.1"
+__version__ = "0.12.0"
 
 if TYPE_CHECKING:
     from sen2pro.distances import distance, distance_pairwise
