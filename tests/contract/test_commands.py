@@ -306,7 +306,7 @@ def test_classify_train_with_settings(place, golden):
 
 
 def test_classify_evaluate(place, golden):
-    ran, found = result(place, "classify", "evaluate", "classifier", "judged.csv", "-o", "report", opaque=["report"])
+    ran, found = result(place, "classify", "evaluate", "classifier", "judged.csv")
     golden({**found, "numbers": numbers(ran.out)}, ONE_PASS)
 
 
