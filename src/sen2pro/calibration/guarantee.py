@@ -25,6 +25,7 @@ from sen2pro.checks import is_whole
 from sen2pro.errors import Sen2ProError, shown
 from sen2pro.types import Array64
 
+CERTAINTY = 0.95  # of a promise, by default: it is broken for at most 1 in 20 sets of labels
 STEPS = 50  # thresholds on the list of a fixed sequence, at most
 _POWER = 0.8  # chance of a promise at which labels are said to be enough
 _MOST_LABELS = 1_000_000  # more are not suggested
