@@ -17,7 +17,11 @@ from test_gaussian import signature
 
 import sen2pro.distances
 from sen2pro import Gaussian, Sen2Pro, Sen2ProError, Sen2ProWarning, Whitening, distance, distance_pairwise, estimate
-from sen2pro.checks import (
+from sen2pro.classification.labels import check_labels
+from sen2pro.cli.options import parse_samples
+from sen2pro.distances import METRICS
+from sen2pro.estimation.moments import combine
+from sen2pro.validation import (
     MOST_SAMPLES,
     check_batch_size,
     check_rate,
@@ -27,10 +31,6 @@ from sen2pro.checks import (
     check_vocabulary,
     shown,
 )
-from sen2pro.classification.labels import check_labels
-from sen2pro.cli.options import parse_samples
-from sen2pro.distances import METRICS
-from sen2pro.estimation.moments import combine
 
 NAN, LARGEST = float("nan"), float(np.finfo(np.float32).max)
 BATCH = Gaussian([[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]], [[1.0, 2.0, 3.0], [1.0, 1.0, 1.0]])
@@ -76,7 +76,7 @@ def table(column):
         ({"prompt_name": ["query"]}, "prompt_name must be a text, not list"),
     ],
 )
-@pytest.mark.parametrize("method", ["encode", "sample", "sen2vec", "encode_sources"])
+@pytest.mark.parametrize("method", ["encode", "sample", "encode_plain", "encode_sources"])
 def test_a_prompt_is_a_text(tiny, method, options, message):
     with pytest.raises(Sen2ProError, match=message):
         getattr(tiny, method)(["the dog"], **options)
@@ -114,7 +114,7 @@ def test_sentences_come_in_any_order_keeping_container():
     ],
 )
 def test_what_is_no_list_of_sentences_is_refused(tiny, sentences, message):
-    for function in (check_sentences, tiny.encode, tiny.sen2vec):
+    for function in (check_sentences, tiny.encode, tiny.encode_plain):
         with pytest.raises(Sen2ProError, match=message):
             function(sentences)
 
@@ -631,7 +631,7 @@ def targets(model):
         "encode prompt_name": lambda v: model.encode("the dog", prompt_name=v),
         "encode batch_size": lambda v: model.encode("the dog", batch_size=v),
         "encode": lambda v: model.encode(v),
-        "sen2vec": lambda v: model.sen2vec(v),
+        "encode_plain": lambda v: model.encode_plain(v),
     }
 
 
