@@ -29,7 +29,7 @@ from sen2pro.validation import (
     check_seed,
     check_sentences,
     check_vocabulary,
-    shown,
+    short_repr,
 )
 
 NAN, LARGEST = float("nan"), float(np.finfo(np.float32).max)
@@ -48,8 +48,8 @@ class Broken:
 
 
 def named(value):
-    """Name a case without the address that `shown` has of an object: each process must give it the same name."""
-    return "broken" if isinstance(value, Broken) else shown(value)
+    """Name a case without the address that `short_repr` has of an object: each process must give it the same name."""
+    return "broken" if isinstance(value, Broken) else short_repr(value)
 
 
 class BrokenIterator:
@@ -223,7 +223,7 @@ def test_a_metric_is_a_text(metric):
 
 
 @pytest.mark.parametrize(
-    "samples", [999999999999999999999, MOST_SAMPLES + 1, (15, 10**30), (10**30, 15), 10**5000], ids=shown
+    "samples", [999999999999999999999, MOST_SAMPLES + 1, (15, 10**30), (10**30, 15), 10**5000], ids=short_repr
 )
 def test_too_many_samples_are_refused(bert, tokenizer, samples):
     with pytest.raises(Sen2ProError, match="is too many; take at most 100000"):
@@ -660,5 +660,5 @@ def test_hostile_values_give_a_clear_error_or_a_result_without_nan(tiny, name):
         warnings.simplefilter("error")
         warnings.simplefilter("ignore", Sen2ProWarning)
         warnings.simplefilter("ignore", DataConversionWarning)
-        found = {f"{i}: {shown(value)}": outcome(target, value) for i, value in enumerate(values)}
+        found = {f"{i}: {short_repr(value)}": outcome(target, value) for i, value in enumerate(values)}
     assert {value: what for value, what in found.items() if what != "fine"} == {}
