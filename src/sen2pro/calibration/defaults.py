@@ -16,12 +16,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike
 
-from sen2pro.checks import share
-from sen2pro.errors import Sen2ProError, Sen2ProWarning, shown
+from sen2pro.errors import Sen2ProError, Sen2ProWarning, short_repr
 from sen2pro.io import bundle
 from sen2pro.io.bundle import Config, Finite
 from sen2pro.signature import Signature
-from sen2pro.types import Array64
+from sen2pro.validation import Array64, parse_fraction
 
 FOLDER, NAME = Path(__file__).parent, "defaults"
 SIGNATURE_FIELDS = ("hash", "pooling", "geometry", "whitening", "prompt")  # all that a cosine depends on
@@ -92,8 +91,8 @@ class DefaultCalibration(Config):
         """Return the precision itself, and warn that it is not promised."""
         if precision is None:
             return LIKELY
-        if share(precision) is None or precision == 0:
-            raise Sen2ProError(f"precision must be between 0 and 1, not {shown(precision)}")
+        if parse_fraction(precision) is None or precision == 0:
+            raise Sen2ProError(f"precision must be between 0 and 1, not {short_repr(precision)}")
         warnings.warn(
             f"a precision of {precision:g} is not promised: the probabilities that ship with sen2pro have not seen "
             "your data. Label a few hundred queries and pass confidence=SearchConfidence().fit(...)",

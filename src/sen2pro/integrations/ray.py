@@ -19,7 +19,6 @@ from typing import Any
 import ray
 from ray.data import ActorPoolStrategy, Dataset
 
-from sen2pro.checks import check_whole
 from sen2pro.errors import Sen2ProError, one_of
 from sen2pro.io.atomic import replacing
 from sen2pro.io.gaussians import COLUMNS
@@ -30,6 +29,7 @@ from sen2pro.jobs.plan import About
 from sen2pro.jobs.units import Advance, How, Report, Unit, encode_chunk, encode_unit_bytes
 from sen2pro.model import Sen2Pro
 from sen2pro.settings import Settings
+from sen2pro.validation import check_whole
 
 _LOG = logging.getLogger("sen2pro")
 _EVERY = 1.0  # seconds between two looks at how far the actors are

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urlsplit
 
-from sen2pro.errors import Sen2ProError, shown
+from sen2pro.errors import Sen2ProError, short_repr
 
 TIMEOUT = 5.0  # seconds until an address counts as one where nobody answers
 _SIGNALS = ("SIGTERM", "SIGHUP")
@@ -36,7 +36,9 @@ def check_address(address: str) -> None:
     except ValueError:
         host, port = None, None
     if host is None or (port is None and not mark):
-        raise Sen2ProError(f"{shown(address)} is no address of a Ray cluster; give host:port, ray://host:port or auto")
+        raise Sen2ProError(
+            f"{short_repr(address)} is no address of a Ray cluster; give host:port, ray://host:port or auto"
+        )
     if port is None:  # which Ray knows
         return
     try:
@@ -44,7 +46,7 @@ def check_address(address: str) -> None:
     except (OSError, UnicodeError) as error:
         why = getattr(error, "strerror", None) or str(error)
         raise Sen2ProError(
-            f"nobody answers at {shown(address)} ({why}); is the address right, and does Ray run there?"
+            f"nobody answers at {short_repr(address)} ({why}); is the address right, and does Ray run there?"
         ) from None
 
 

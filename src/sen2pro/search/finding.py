@@ -13,7 +13,7 @@ from sen2pro.search.ranking import Ranking
 from sen2pro.search.results import Hit, Result
 from sen2pro.search.rows import Found, Where
 from sen2pro.search.store import Store, patiently
-from sen2pro.types import Array64
+from sen2pro.validation import Array64
 
 _TIE = 6  # decimals of a similarity; hits that agree on them are in the order of their ids
 _STEP = 1e-6  # numbers that are further apart do not agree on them

@@ -20,7 +20,7 @@ from sen2pro.calibration.candidates import logistic, losses
 from sen2pro.calibration.defaults import FOLDER, HIGHEST_GRADE, NAME, SIGNATURE_FIELDS, PairCurves, defaults, terms
 from sen2pro.calibration.features import encode, features, names
 from sen2pro.io import bundle
-from sen2pro.types import Array64
+from sen2pro.validation import Array64
 from sen2pro_lab.benchmarks.common import save
 from sen2pro_lab.metrics.statistics import spearman
 from sen2pro_lab.paper.catalogue import need

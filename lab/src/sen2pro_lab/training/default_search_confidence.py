@@ -18,7 +18,7 @@ from sklearn.linear_model import LogisticRegression
 from sen2pro import Sen2Pro
 from sen2pro.calibration.defaults import DEPTH, DefaultCalibration, lead
 from sen2pro.search.ranking import ranking
-from sen2pro.types import Array64, Labels
+from sen2pro.validation import Array64, Labels
 from sen2pro_lab.benchmarks import search_data
 from sen2pro_lab.benchmarks.common import save
 from sen2pro_lab.benchmarks.search_data import Kept
