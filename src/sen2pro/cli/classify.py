@@ -17,7 +17,7 @@ from typer import Argument, Option, Typer
 from sen2pro.cli import options
 from sen2pro.cli.terminal import Console
 from sen2pro.cli.workers import Restart, Workers, encode_first, notes_of
-from sen2pro.errors import Sen2ProError, shown, some
+from sen2pro.errors import Sen2ProError, join_names, short_repr
 from sen2pro.io.atomic import replacing
 from sen2pro.io.sentences import Record, Source
 from sen2pro.io.text import LONGEST_LINE, check_path
@@ -26,7 +26,7 @@ from sen2pro.progress import progress
 if TYPE_CHECKING:
     from sen2pro.classification import Sen2ProClassifier
     from sen2pro.jobs import Summary
-    from sen2pro.types import Array64, Labels
+    from sen2pro.validation import Array64, Labels
 
 Label = tuple[str | int, str]  # and where it stands first
 _CHUNK = 256  # sentences in memory at once
@@ -84,13 +84,13 @@ class LabelledSource(Source):
         """Refuse labels that are none of the classes."""
         unknown = [name for name in self.labels if name not in classes]
         remedy = "Correct it, leave such rows out, or train with examples of it"
-        known = f"the classes are: {some(list(classes))}. {remedy}"
+        known = f"the classes are: {join_names(list(classes))}. {remedy}"
         self._refuse(unknown, "label", "was never seen in training", known)
 
     def _refuse(self, names: list[str], kind: str, what: str, remedy: str) -> None:
         if names:
             (first, place), *more = [self.labels[name] for name in names]
-            others = f" (also: {some([value for value, _ in more])})" if more else ""
+            others = f" (also: {join_names([value for value, _ in more])})" if more else ""
             raise self._wrong(place, f"{kind} {first!r} {what}{others}; {remedy}")
 
     def _from_row(self, place: str, row: dict[str, Any]) -> Record:
@@ -100,7 +100,9 @@ class LabelledSource(Source):
         if label is None or label == "":
             raise self._wrong(place, f"there is no label in column {name!r}; leave the row out")
         if not isinstance(label, (str, int)) or (isinstance(label, int) and abs(label) >= 1 << 63):
-            raise self._wrong(place, f"the label is neither a text nor a whole number of 64 bits but {shown(label)}")
+            raise self._wrong(
+                place, f"the label is neither a text nor a whole number of 64 bits but {short_repr(label)}"
+            )
         first, where = next(iter(self.labels.values()), (label, place))
         if type(label) is not type(first):
             both = f"{label!r} here, {first!r} on {where}"

@@ -11,7 +11,6 @@ from typing import Any
 
 from ray.data import ActorPoolStrategy, Dataset
 
-from sen2pro.checks import check_whole
 from sen2pro.errors import Sen2ProError, one_of
 from sen2pro.io.gaussians import COLUMNS
 from sen2pro.io.sentences import Record
@@ -19,6 +18,7 @@ from sen2pro.jobs.engines import loaded
 from sen2pro.jobs.units import How, encode_chunk
 from sen2pro.model import Sen2Pro
 from sen2pro.settings import Settings
+from sen2pro.validation import check_whole
 
 
 def encode_dataset(

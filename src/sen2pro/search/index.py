@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any, overload
 
 from sen2pro.calibration.search import SearchConfidence
-from sen2pro.checks import check_sentences, check_whole
-from sen2pro.errors import Sen2ProError, Sen2ProWarning, one_of, some
+from sen2pro.errors import Sen2ProError, Sen2ProWarning, join_names, one_of
 from sen2pro.model import Sen2Pro
 from sen2pro.progress import Show, progress
 from sen2pro.search import folder as folders
@@ -37,6 +36,7 @@ from sen2pro.search.store import (
     patiently,
 )
 from sen2pro.signature import MATTERS, Signature
+from sen2pro.validation import check_sentences, check_whole
 
 MOST_HITS = 10_000
 DUPLICATES = ("refuse", "replace")
@@ -392,7 +392,7 @@ class Index:
         self._keys.update(key for key in asked if key not in wrong)
         if wrong and len(self):
             known = patiently(self._store.keys)
-            keys = f"the keys are {some(known, 10)}" if known else "no text has metadata"
+            keys = f"the keys are {join_names(known, 10)}" if known else "no text has metadata"
             warnings.warn(
                 f"where has the key {' and '.join(map(repr, wrong))}, which no text of this index has, so nothing is "
                 f"found; {keys}",
