@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option, Typer
 
-from sen2pro.cli import engines, options
+from sen2pro.cli import options
 from sen2pro.cli.terminal import Console
+from sen2pro.cli.workers import Restart, Workers, encode_first, notes_of
 from sen2pro.errors import Sen2ProError, join_names, short_repr
 from sen2pro.io.atomic import replacing
 from sen2pro.io.sentences import Record, Source
@@ -268,21 +269,20 @@ def predict(
     encoded: Annotated[
         bool, Option("--encoded", help="The input is what sen2pro encode wrote, a file or a folder of shards.")
     ] = False,
-    workers: engines.Workers = None,
-    engine: engines.EngineName = "local",
-    address: engines.Address = None,
-    restart: engines.Restart = False,
+    workers: Workers = None,
+    restart: Restart = False,
 ) -> None:
     """Predict the class of each sentence of a file, with its probability.
 
     Streams: memory does not grow with the file. The output has the columns text, label (what was predicted) and
     probability; it appears under its name only when it is complete.
 
-    With --workers or --engine ray, the sentences are encoded first, into OUTPUT.parts. A run that was stopped or killed
-    goes on where it was if the same command is given again.
+    With --workers, the sentences are encoded first, into OUTPUT.parts. A run that was stopped or killed resumes when
+    you run the same command again.
     """
-    crowd = engines.Crowd(workers, engine, address, restart)
-    first = crowd.is_wanted(encoded=encoded)
+    from sen2pro.jobs import shards_for
+
+    first = encode_first(workers, restart=restart, encoded=encoded)
     path = options.check_output(output, (".csv", ".tsv", ".jsonl"), [input], overwrite=overwrite)
     reading: dict[str, Any] = {
         "column": column, "id_column": id_column, "skip_blank": skip_blank, "longest_line": longest_line,
@@ -298,7 +298,8 @@ def predict(
             predicted = _from_encoded(classifier, input)
         elif first:
             classifier = _classifier(folder, model)
-            done = until_written.enter_context(crowd.encoded(classifier.encoder, input, path, **reading))
+            run = shards_for(classifier.encoder, input, path, workers=workers or 1, restart=restart, **reading)
+            done = until_written.enter_context(run)
             if not done.report.rows:
                 until_written.close()  # there is nothing to go on with
                 raise Sen2ProError(f"there are no sentences in {input}")
@@ -308,7 +309,7 @@ def predict(
             classifier, predicted = _load(folder, model, Source(input, **reading))
         total = _write(path, classifier.classes_.tolist(), predicted, ids=ids, overwrite=overwrite)
     Console().say(f"{total} sentence{'s' * (total != 1)} -> {output}")
-    notes = [*options.together(gathered, total), *(engines.notes_of(done) if done else ())]
+    notes = [*options.together(gathered, total), *(notes_of(done) if done else ())]
     options.report(notes, classifier.signature_, far=done.report.far if done else 0, total=total)
 
 
