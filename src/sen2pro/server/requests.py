@@ -19,7 +19,7 @@ from sen2pro.server.batching import BatchJob, late, wait_for_results
 from sen2pro.server.engine import TextGaussian, weight
 from sen2pro.server.http_errors import ClientGone, RequestError, json_response
 from sen2pro.server.service import Service, Thread
-from sen2pro.types import Array
+from sen2pro.validation import Array
 
 Unit = TypeVar("Unit")
 Result = TypeVar("Result")
