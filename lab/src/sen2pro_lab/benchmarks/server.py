@@ -254,7 +254,7 @@ BAD = (
 
 
 class Soak:
-    """Clients that send good, bad and cancelled calls, and check every answer; `counts` has the results of the calls."""
+    """Clients that send good, bad and cancelled calls, and check every answer; `counts` has the results."""
 
     def __init__(self, port: int, texts: list[str], minutes: float) -> None:
         from sen2pro import Sen2Pro
