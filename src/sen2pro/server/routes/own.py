@@ -64,7 +64,10 @@ async def distributions(body: schemas.DistributionsRequest, request: ApiRequest)
     signature = request.engine.model.signature(request.engine.prompt())
     if ARROW in request.headers.get("accept", ""):
         return Response(to_arrow(rows, signature), media_type=ARROW)
-    data = [{"index": index, **row._asdict()} for index, row in enumerate(rows)]
+    data = [
+        {"index": i, "mean": row.mean, "variance": row.variance, "total": row.total, "coverage": row.coverage}
+        for i, row in enumerate(rows)
+    ]
     return request.answer(data, object="list", signature=asdict(signature))
 
 
