@@ -24,7 +24,7 @@ from sen2pro.calibration.matches import Matches, far_pairs, pair_digest, verdict
 from sen2pro.checks import check_sentences, listed, share
 from sen2pro.errors import Sen2ProError, Sen2ProWarning, shown
 from sen2pro.gaussian import Gaussian
-from sen2pro.io.text import check_path
+from sen2pro.io.atomic import check_path
 from sen2pro.model import Sen2Pro
 from sen2pro.signature import MATTERS, Signature
 from sen2pro.types import Array64

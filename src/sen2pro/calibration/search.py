@@ -18,7 +18,7 @@ from sen2pro.calibration.search_fitting import better, choose_both, fit_later, j
 from sen2pro.calibration.search_report import SearchReport, compared
 from sen2pro.checks import check_whole
 from sen2pro.errors import Sen2ProError, shown
-from sen2pro.io.text import check_path
+from sen2pro.io.atomic import check_path
 from sen2pro.types import Array64
 
 if TYPE_CHECKING:

@@ -16,8 +16,7 @@ from sen2pro.arrays import check_numbers
 from sen2pro.checks import check_whole
 from sen2pro.errors import Sen2ProError, Sen2ProWarning
 from sen2pro.io import tensors
-from sen2pro.io.atomic import read_unchanged
-from sen2pro.io.text import check_path
+from sen2pro.io.atomic import check_path, read_unchanged
 from sen2pro.types import Array
 
 _HASH = "sen2pro.hash"

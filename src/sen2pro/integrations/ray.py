@@ -23,7 +23,7 @@ from sen2pro.checks import check_whole
 from sen2pro.errors import Sen2ProError, one_of
 from sen2pro.io.atomic import replacing
 from sen2pro.io.gaussians import COLUMNS
-from sen2pro.io.sentences import Record
+from sen2pro.io.inputs import Record
 from sen2pro.jobs.cluster import Exits, check_address
 from sen2pro.jobs.engines import MOST_DEATHS, Counted, Model, Place, describe, loaded, portable
 from sen2pro.jobs.plan import About
