@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option, Typer
 
-from sen2pro.cli import engines, options
+from sen2pro.cli import options
 from sen2pro.cli.terminal import Console
-from sen2pro.errors import Sen2ProError, some
+from sen2pro.cli.workers import Restart, Workers, encode_first, notes_of
+from sen2pro.errors import Sen2ProError, join_names
 from sen2pro.io.atomic import check_path, replacing
 from sen2pro.io.inputs import Labelled, Reader, Record, labelled, sentences
 from sen2pro.io.rows import LONGEST_LINE
@@ -25,7 +26,7 @@ from sen2pro.progress import progress
 if TYPE_CHECKING:
     from sen2pro.classification import Sen2ProClassifier
     from sen2pro.jobs import Summary
-    from sen2pro.types import Array64, Labels
+    from sen2pro.validation import Array64, Labels
 
 _CHUNK = 256  # sentences in memory at once
 _MEANING = {
@@ -72,14 +73,14 @@ def _check_known(source: Reader[Labelled], found: Sequence[Labelled], classes: C
     """Refuse labels that are none of the classes."""
     unknown = {str(each.label): each for each in reversed(found) if str(each.label) not in classes}
     remedy = "Correct it, leave such rows out, or train with examples of it"
-    known = f"the classes are: {some(list(classes))}. {remedy}"
+    known = f"the classes are: {join_names(list(classes))}. {remedy}"
     _refuse(source, list(unknown.values())[::-1], "label", "was never seen in training", known)
 
 
 def _refuse(source: Reader[Labelled], rows: list[Labelled], kind: str, what: str, remedy: str) -> None:
     if rows:
         first, *more = rows
-        others = f" (also: {some([each.label for each in more])})" if more else ""
+        others = f" (also: {join_names([each.label for each in more])})" if more else ""
         raise Sen2ProError(f"{source.name}, {first.place}: {kind} {first.label!r} {what}{others}; {remedy}")
 
 
@@ -242,21 +243,20 @@ def predict(
     encoded: Annotated[
         bool, Option("--encoded", help="The input is what sen2pro encode wrote, a file or a folder of shards.")
     ] = False,
-    workers: engines.Workers = None,
-    engine: engines.EngineName = "local",
-    address: engines.Address = None,
-    restart: engines.Restart = False,
+    workers: Workers = None,
+    restart: Restart = False,
 ) -> None:
     """Predict the class of each sentence of a file, with its probability.
 
     Streams: memory does not grow with the file. The output has the columns text, label (what was predicted) and
     probability; it appears under its name only when it is complete.
 
-    With --workers or --engine ray, the sentences are encoded first, into OUTPUT.parts. A run that was stopped or killed
-    goes on where it was if the same command is given again.
+    With --workers, the sentences are encoded first, into OUTPUT.parts. A run that was stopped or killed resumes when
+    you run the same command again.
     """
-    crowd = engines.Crowd(workers, engine, address, restart)
-    first = crowd.is_wanted(encoded=encoded)
+    from sen2pro.jobs import shards_for
+
+    first = encode_first(workers, restart=restart, encoded=encoded)
     path = options.check_output(output, (".csv", ".tsv", ".jsonl"), [input], overwrite=overwrite)
     reading: dict[str, Any] = {
         "column": column, "id_column": id_column, "skip_blank": skip_blank, "longest_line": longest_line,
@@ -272,7 +272,8 @@ def predict(
             predicted = _from_encoded(classifier, input)
         elif first:
             classifier = _classifier(folder, model)
-            done = until_written.enter_context(crowd.encoded(classifier.encoder, input, path, **reading))
+            run = shards_for(classifier.encoder, input, path, workers=workers or 1, restart=restart, **reading)
+            done = until_written.enter_context(run)
             if not done.report.rows:
                 until_written.close()  # there is nothing to go on with
                 raise Sen2ProError(f"there are no sentences in {input}")
@@ -282,7 +283,7 @@ def predict(
             classifier, predicted = _load(folder, model, sentences(input, **reading))
         total = _write(path, classifier.classes_.tolist(), predicted, ids=ids, overwrite=overwrite)
     Console().say(f"{total} sentence{'s' * (total != 1)} -> {output}")
-    notes = [*options.together(gathered, total), *(engines.notes_of(done) if done else ())]
+    notes = [*options.together(gathered, total), *(notes_of(done) if done else ())]
     options.report(notes, classifier.signature_, far=done.report.far if done else 0, total=total)
 
 

@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
-from sen2pro.errors import Sen2ProError, shown
+from sen2pro.errors import Sen2ProError, short_repr
 
 try:
     import fcntl
@@ -38,7 +38,7 @@ _LONGEST_NAME, _LONGEST_PATH = 255, 4095  # bytes
 def check_path(path: str | Path) -> Path:
     """Return a path; a value that is not a path, or that no file system can have, is an error."""
     if not isinstance(path, (str, os.PathLike)) or not str(path):
-        raise Sen2ProError(f"give a path, not {shown(path)}")
+        raise Sen2ProError(f"give a path, not {short_repr(path)}")
     if "\0" in str(path):
         raise Sen2ProError(f"a path cannot hold a NUL byte: {str(path)!r}")
     try:
@@ -46,7 +46,7 @@ def check_path(path: str | Path) -> Path:
     except UnicodeEncodeError:
         raise Sen2ProError(f"a path cannot hold half a surrogate pair: {str(path)!r}") from None
     if len(encoded) > _LONGEST_PATH or max(map(len, encoded.split(os.fsencode(os.sep)))) > _LONGEST_NAME:
-        raise Sen2ProError(f"no file system has names this long: {shown(str(path))}")
+        raise Sen2ProError(f"no file system has names this long: {short_repr(str(path))}")
     return Path(path)
 
 

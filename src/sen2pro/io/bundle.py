@@ -26,7 +26,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from sen2pro.errors import Sen2ProError, has_surrogates, shown
+from sen2pro.errors import Sen2ProError, has_surrogates, short_repr
 from sen2pro.io import tensors
 from sen2pro.io.atomic import check_path, write_text
 from sen2pro.io.tensors import Expected
@@ -108,7 +108,7 @@ def read_json(path: str | Path) -> dict[str, Any]:
     if has_surrogates(json.dumps(content, ensure_ascii=False)):
         raise Sen2ProError(f"{path}: a text has half a surrogate pair, which is not Unicode text")
     if not isinstance(content, dict):
-        raise Sen2ProError(f"{path} must contain a JSON object, not {shown(content)}")
+        raise Sen2ProError(f"{path} must contain a JSON object, not {short_repr(content)}")
     return content
 
 

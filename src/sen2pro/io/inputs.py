@@ -11,12 +11,12 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from sen2pro.checks import check_whole, is_blank
-from sen2pro.errors import Sen2ProError, has_surrogates, one_of, shown
+from sen2pro.errors import Sen2ProError, has_surrogates, one_of, short_repr
 from sen2pro.io.atomic import check_path
 from sen2pro.io.gaussians import COLUMNS, outline
 from sen2pro.io.rows import LONGEST_LINE, Choose, Digest, Fault, Row, file_digest, kind_of, read_rows, shown_name
 from sen2pro.progress import progress
+from sen2pro.validation import check_whole, is_blank
 
 _LARGE = 20 << 20  # bytes of a file that takes a while to read
 _LONGEST_LINE = (1 << 31) - 1  # what Python's csv can be told
@@ -142,7 +142,9 @@ def sentences(
         kept = {name: value for name, value in zip(keep, more, strict=True) if value is not None}
         for name, value in kept.items():
             if not isinstance(value, (str, int, float, bool)):
-                raise Sen2ProError(f"column {name!r} holds {shown(value)}; metadata must be a text, number or boolean")
+                raise Sen2ProError(
+                    f"column {name!r} holds {short_repr(value)}; metadata must be a text, number or boolean"
+                )
         return Record(id, _sentence(text, None if skip_blank else blank), row.place, kept)
 
     return Reader(path, choose, make, longest_line)
@@ -222,7 +224,7 @@ def _text_column(asked: str | None, names: list[str], of_row: bool) -> str:
 def _sentence(text: Any, blank: str | None) -> str:
     """Return a sentence; a blank one is the error `blank`, if there is one."""
     if not isinstance(text, str):
-        raise Sen2ProError(f"the sentence is not a text but {shown(text)}")
+        raise Sen2ProError(f"the sentence is not a text but {short_repr(text)}")
     if blank and is_blank(text):
         raise Sen2ProError(blank)
     if "\0" in text:
@@ -249,7 +251,7 @@ def _class(value: Any, column: str) -> str | int:
     if label is None or label == "":
         raise Sen2ProError(f"there is no label in column {column!r}; leave the row out")
     if not isinstance(label, (str, int)) or (isinstance(label, int) and abs(label) >= 1 << 63):
-        raise Sen2ProError(f"the label is neither a text nor a whole number of 64 bits but {shown(label)}")
+        raise Sen2ProError(f"the label is neither a text nor a whole number of 64 bits but {short_repr(label)}")
     _id(label, column)
     return label
 
@@ -261,7 +263,7 @@ def _grade(given: Any) -> float:
     except (TypeError, ValueError, OverflowError):
         label = math.nan
     if not math.isfinite(label):
-        what = f"the label is {shown(given)}" if given not in (None, "") else "there is no label"
+        what = f"the label is {short_repr(given)}" if given not in (None, "") else "there is no label"
         raise Sen2ProError(f"{what}; it is 1 for a match and 0 for none, or a grade")
     return label
 
@@ -452,7 +454,7 @@ def _note_types(path: str, row: Record, types: dict[str, str]) -> None:
         if {before, kind} == {"int64", "double"}:
             types[name] = "double"
         elif before != kind:
-            what = f"column {name!r} holds {shown(value)} here and a value of type {before} before"
+            what = f"column {name!r} holds {short_repr(value)} here and a value of type {before} before"
             raise Sen2ProError(f"{path}, {row.place}: {what}; a column to keep has one type in all files")
         if kind == "int64" and not -(1 << 63) <= value < 1 << 63:
             raise Sen2ProError(f"{path}, {row.place}: column {name!r} holds a number of more than 64 bits")

@@ -23,7 +23,7 @@ from scipy.stats import spearmanr
 
 from sen2pro import Sen2Pro
 from sen2pro.pictures import panels
-from sen2pro.types import Array64
+from sen2pro.validation import Array64
 from sen2pro_lab.benchmarks.common import RESULTS, save
 from sen2pro_lab.paper import catalogue
 from sen2pro_lab.paper.data import read_classification, read_dialogue, read_sts
@@ -162,7 +162,7 @@ def by_method(count: int, samples: int) -> dict[str, Any]:
 
 
 def by_kind() -> dict[str, Any]:
-    """Judge the head that ships on many kinds of text, each against samples of its own."""
+    """Judge the head that ships on many kinds of text, each against its own samples."""
     every = kinds_of_text()
     results: dict[str, Any] = {}
     for unit in (True, False):

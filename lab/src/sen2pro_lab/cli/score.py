@@ -22,7 +22,7 @@ _BLANK = "the sentence is empty or blank; leave the pair out of both files"
 def score(
     settings: dict[str, Any],
     references: Annotated[
-        str, Option("--references", "-r", help="Text (a sentence a line), CSV, TSV, JSONL or Parquet, also .gz.")
+        str, Option("--references", "-r", help="Text (one sentence per line), CSV, TSV, JSONL or Parquet, also .gz.")
     ],
     candidates: Annotated[str, Option(help="Candidates: line i is scored against reference i.")],
     metrics: Annotated[str, Option(help="Names with commas between; see above.")] = "sen2pro,sen2vec,bleu,chrf",

@@ -1,6 +1,6 @@
 """What was drawn for a sentence, kept on disk for all tables: a file for each signature, with a row for each sentence.
 
-It is written a chunk at a time, so that a run that is killed goes on where it stopped.
+It is written a chunk at a time, so a killed run resumes where it stopped.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from sen2pro.io.atomic import replacing
 from sen2pro.model import Sen2Pro
 from sen2pro.progress import Show, progress
 from sen2pro.sampling import SCHEME
-from sen2pro.types import Array
+from sen2pro.validation import Array
 from sen2pro_lab.metrics.base import to_unit
 
 _CHUNK = 4096  # forward passes between two writes: seconds of work
@@ -44,11 +44,11 @@ class Store:
         usual = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "sen2pro")
         self.folder, self.show = Path(folder or os.environ.get("SEN2PRO_CACHE") or usual), show
         if self.folder.exists() and not self.folder.is_dir():
-            raise Sen2ProError(f"{self.folder} is no folder; name one for what is kept between runs")
+            raise Sen2ProError(f"{self.folder} is not a folder; name a folder for what is kept between runs")
 
     def vectors(self, model: Sen2Pro, sentences: Sequence[str]) -> Array:
         """Return the plain vectors (n, k)."""
-        return self._get(model, "vector", 1, sentences, 1, lambda texts: model.sen2vec(texts)[:, None])[:, 0]
+        return self._get(model, "vector", 1, sentences, 1, lambda texts: model.encode_plain(texts)[:, None])[:, 0]
 
     def samples(self, model: Sen2Pro, sentences: Sequence[str]) -> dict[str, Array]:
         """Return the samples of each source of uncertainty, (n, N, k) each."""

@@ -4,7 +4,7 @@
     python -m sen2pro_lab.training.default_head sources --output folder
 
 `head_corpus.py` says where the sources come from: 6,405 texts of 21 kinds, 1 to 280 words. Samples are kept in
-SEN2PRO_CACHE; a stopped run goes on. What is read of the network is chosen on kinds of text that are held out.
+SEN2PRO_CACHE; a stopped run resumes. The layers it reads are chosen on kinds of text that are held out.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 from sen2pro import Sen2Pro
 from sen2pro.estimation.distill import Teacher, fit_for
 from sen2pro.estimation.head import SHIPPED
-from sen2pro.types import Array
+from sen2pro.validation import Array
 from sen2pro_lab.benchmarks.common import all_samples
 from sen2pro_lab.training.head_corpus import corpus
 

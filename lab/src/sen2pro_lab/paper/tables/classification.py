@@ -13,7 +13,7 @@ import numpy as np
 
 from sen2pro.calibration.measures import evaluate
 from sen2pro.errors import HeadMissing, Sen2ProError
-from sen2pro.types import Array64
+from sen2pro.validation import Array64
 from sen2pro_lab.metrics.comparisons import ARROW, Board
 from sen2pro_lab.metrics.report import Grid, Result
 from sen2pro_lab.paper import numbers as paper
@@ -47,7 +47,7 @@ def _tasks(lab: Lab) -> tuple[Lab, list[Task], list[str]]:
     notes = []
     if lab.classification_method is not None:
         lab = replace(lab, method=lab.classification_method)
-    elif lab.method == "sampling":  # so many texts are encoded in one pass where there is a head
+    elif lab.method == "sampling":  # the texts are many, so one pass if there is a head
         with suppress(HeadMissing):
             quick = replace(lab, method="one-pass")
             quick.encoder()

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from sen2pro.calibration.measures import Undefined
 from sen2pro.errors import Sen2ProError
 from sen2pro.gaussian import Gaussian
-from sen2pro.types import Array, Array64
+from sen2pro.validation import Array, Array64
 from sen2pro_lab.metrics import sts
 from sen2pro_lab.metrics.comparisons import ARROW, Board, Points, average, count_verdicts
 from sen2pro_lab.metrics.report import Grid, Panel, Result, draw
@@ -224,7 +224,7 @@ def t8(lab: Lab) -> Result:
 def _add_systems(
     board: Board, lab: Lab, task: str, kind: str, read: Callable[[str], Texts], names: Iterable[str], about: str = ""
 ) -> None:
-    """Add the average correlation of systems' scores with human ones over several sets, systems being drawn anew."""
+    """Add the average correlation of systems' scores with human ones over several sets, with new systems for each."""
     try:
         sets, _ = available(read, names)
     except DataMissing:
