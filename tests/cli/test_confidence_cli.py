@@ -290,9 +290,9 @@ def test_text_that_the_head_does_not_know_gets_no_yes_unless_asked_for(calibrate
 
 
 def test_without_matplotlib_there_is_no_picture_and_this_is_said(tmp_path, monkeypatch):
-    from sen2pro.cli import calibrate
+    from sen2pro.cli import pairs
 
-    monkeypatch.setattr(calibrate, "find_spec", lambda name: None)
+    monkeypatch.setattr(pairs, "find_spec", lambda name: None)
     data = table(tmp_path / "pairs.csv", LABELLED[:12] + LABELLED[-12:])
     code, said = run("calibrate", data, tmp_path / "folder")
     assert code == 0, said

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @options.with_settings("model", "head", "pooling", "device", "revision", "trust_remote_code", "allow_pickle")
 def index(
-    settings: dict[str, Any],
+    settings: options.Chosen,
     input: Annotated[
         str,
         Argument(

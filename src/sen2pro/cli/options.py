@@ -12,7 +12,7 @@ from functools import wraps
 from inspect import Parameter, Signature, signature
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -24,17 +24,39 @@ from sen2pro.settings import Settings
 if TYPE_CHECKING:
     from sen2pro.model import Sen2Pro
 
+Chosen = dict[str, Any]
+"""The settings that a command was given, by name."""
+INPUT = "Text (one sentence per line), CSV, TSV, JSONL or Parquet, plain or .gz."
+IN_ONE_PASS = ("model", "head", "pooling", "device", "revision", "trust_remote_code", "allow_pickle")
 _FIELDS = {each.name: each for each in fields(Settings)}
 NAMES = tuple(name for name, each in _FIELDS.items() if each.metadata["help"])
 COLUMN = "Column with the sentences. (default: text, sentence or the only one)"
 Column = Annotated[str | None, typer.Option("--column", "-c", help=COLUMN)]
-LongestLine = Annotated[int, typer.Option(help="Most bytes that a line, or a field of a table, may have.", min=1)]
-SkipBlank = Annotated[bool, typer.Option("--skip-blank", help="Pass over blank sentences.")]
+LongestLine = Annotated[int, typer.Option(help="Maximum number of bytes of a line, or of a field of a table.", min=1)]
+SkipBlank = Annotated[bool, typer.Option("--skip-blank", help="Skip blank sentences.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the output if it exists.")]
+Encoded = Annotated[
+    bool,
+    typer.Option("--encoded", help="The input is the output of sen2pro encode: a Parquet file or a folder of shards."),
+]
+Name = Annotated[str, typer.Option(help="Name of the table or collection in a database.")]
+Certainty = Annotated[
+    float,
+    typer.Option(help="Confidence level of the guarantee (0.95: it fails for at most 1 in 20 sets of labels)."),
+]
 PairMethod = Annotated[
     str,
     typer.Option(help="auto (one-pass if there is a head and no --samples), one-pass, analytic, sampling, shrinkage."),
 ]
+
+
+class Reading(NamedTuple):
+    """How to read a file of sentences: arguments of `sentences`."""
+
+    column: str | None
+    id_column: str | None
+    skip_blank: bool
+    longest_line: int
 
 
 def _option(each: Field[Any]) -> Parameter:
