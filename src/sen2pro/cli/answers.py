@@ -98,11 +98,8 @@ def write_scores(
                 if (below is not None and each[0] >= below) or (above is not None and each[0] <= above):
                     continue
                 kept += 1
-                row = {
-                    **({"id": record.id} if ids else {}),
-                    "text": record.text,
-                    **dict(zip(_DECIMALS, each, strict=True)),
-                }
+                row = {name: getattr(record, name) for name in columns if name not in _DECIMALS}
+                row |= dict(zip(_DECIMALS, each, strict=True))
                 ends = sorted([*ends, row], key=itemgetter("value"))
                 ends = ends if len(ends) <= 2 * _SHOWN else [*ends[:_SHOWN], *ends[-_SHOWN:]]
                 (waiting.append if sort else write)(row)

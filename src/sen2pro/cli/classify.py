@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option, Typer
 
@@ -37,8 +37,7 @@ _MEANING = {
     "sampled": "trained on samples of each distribution",
 }
 _LabelColumn = Annotated[
-    str,
-    Option("--label-column", "-l", help="Column with the labels. Integer labels in JSONL and Parquet keep their type."),
+    str, Option("--label-column", "-l", help="Column with the labels. Integers in JSONL and Parquet keep their type.")
 ]
 _LabelledData = Annotated[
     str, Argument(help="CSV, TSV, JSONL or Parquet with sentences and labels, plain or .gz.", metavar="DATA")
@@ -134,9 +133,7 @@ def _print_choice(classifier: Sen2ProClassifier, by: str, finetune: bool) -> Non
 @app.command()
 def predict(
     folder: _Folder,
-    input: Annotated[
-        str, Argument(help=f"{options.INPUT} - is standard input. With --workers, a folder or pattern too.")
-    ],
+    input: options.OneInput,
     output: Annotated[str, Argument(help="A .csv, .tsv or .jsonl file; JSONL has all probabilities.")],
     column: options.Column = None,
     longest_line: options.LongestLine = LONGEST_LINE,
@@ -171,10 +168,8 @@ def predict(
             from sen2pro.jobs import shards_for
 
             classifier = _classifier(folder, model)
-            run = shards_for(
-                classifier.encoder, input, path, workers=workers or 1, restart=restart, **reading._asdict()
-            )
-            done = until_written.enter_context(run)
+            how: dict[str, Any] = {"workers": workers or 1, "restart": restart, **reading._asdict()}
+            done = until_written.enter_context(shards_for(classifier.encoder, input, path, **how))
             if not done.report.rows:
                 until_written.close()  # there is nothing to resume
                 raise Sen2ProError(f"there are no sentences in {input}")

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 Chosen = dict[str, Any]
 """The settings that a command was given, by name."""
 INPUT = "Text (one sentence per line), CSV, TSV, JSONL or Parquet, plain or .gz."
+OneInput = Annotated[
+    str, typer.Argument(help=f"{INPUT} - is standard input. With --workers, a folder or a pattern too.")
+]
 IN_ONE_PASS = ("model", "head", "pooling", "device", "revision", "trust_remote_code", "allow_pickle")
 _FIELDS = {each.name: each for each in fields(Settings)}
 NAMES = tuple(name for name, each in _FIELDS.items() if each.metadata["help"])
@@ -36,8 +39,7 @@ LongestLine = Annotated[int, typer.Option(help="Maximum number of bytes of a lin
 SkipBlank = Annotated[bool, typer.Option("--skip-blank", help="Skip blank sentences.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the output if it exists.")]
 Encoded = Annotated[
-    bool,
-    typer.Option("--encoded", help="The input is the output of sen2pro encode: a Parquet file or a folder of shards."),
+    bool, typer.Option("--encoded", help="The input is an output of sen2pro encode: Parquet, or a folder of shards.")
 ]
 Name = Annotated[str, typer.Option(help="Name of the table or collection in a database.")]
 Certainty = Annotated[

@@ -6,9 +6,8 @@ import json
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
@@ -69,14 +68,17 @@ def search(
         path = options.check_output(batch[1], SUFFIXES, [batch[0]], overwrite=overwrite)
         source = sentences(batch[0], column)
         number = source.count()
-    asked = {"k": hits, "where": _where(where or []), "precision": precision, "certainty": certainty}
+    asked: dict[str, Any] = {"k": hits, "where": _where(where or []), "precision": precision, "certainty": certainty}
     from sen2pro.search.index import Index
 
     with options.notes() as gathered:
         found = Index.open(
             index, options.load(**settings), name=name, confidence=confidence, allow_pickle=settings["allow_pickle"]
         )
-        ask: Callable[[list[str]], list[Result]] = partial(found.search, **asked)
+
+        def ask(texts: list[str]) -> list[Result]:
+            return found.search(texts, **asked)
+
         if source is None or path is None:
             results = ask(queries or [])
         else:
