@@ -25,8 +25,8 @@ def run(*arguments, input=None):
     return CliRunner().invoke(app, [str(a) for a in arguments], input=input)
 
 
-def spawn(*arguments, **options):
-    command = [sys.executable, "-c", "from sen2pro.cli.app import main; main()", *map(str, arguments)]
+def spawn(*arguments, first="", **options):
+    command = [sys.executable, "-c", f"{first}from sen2pro.cli.app import main; main()", *map(str, arguments)]
     options.setdefault("preexec_fn", lambda: signal.signal(signal.SIGINT, signal.default_int_handler))
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
 
@@ -202,7 +202,7 @@ def test_a_killed_run_leaves_nothing_that_looks_whole(tiny_folder, tmp_path):
 
 
 def _written(folder):
-    return any(folder.glob("out.parquet.parts/units/*/unit-*.parquet"))
+    return any(folder.glob("out.parquet.parts/shard-*.parquet"))
 
 
 def test_compare_shows_similarity_distances_and_where_the_doubt_comes_from():
