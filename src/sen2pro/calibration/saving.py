@@ -18,15 +18,15 @@ from sen2pro.calibration.search_features import EXTRAS, PARTS
 from sen2pro.calibration.search_fitting import Fitted as SearchFitted
 from sen2pro.calibration.search_fitting import Later, Logistic
 from sen2pro.calibration.search_report import SearchReport
-from sen2pro.errors import Sen2ProError, shown
+from sen2pro.errors import Sen2ProError, short_repr
 from sen2pro.io import documents
 from sen2pro.io.atomic import new_folder
 from sen2pro.io.documents import COUNT, NULL, NUMBER, TEXT, WHOLE, Check, either, list_of, one_of_texts, record
 from sen2pro.signature import Signature
 
 if TYPE_CHECKING:
-    from sen2pro.calibration.match import MatchConfidence
-    from sen2pro.calibration.search import SearchConfidence
+    from sen2pro.calibration.hits import SearchConfidence
+    from sen2pro.calibration.pairs import MatchConfidence
 
 FILE, SEARCH_FILE, FORMAT = "sen2pro_confidence.json", "sen2pro_search_confidence.json", 1
 _LARGEST = 1e30  # of a number that was fitted: products of a few of them stay finite
@@ -200,7 +200,7 @@ def _mask(rows: list[int], n: int, place: str) -> NDArray[np.bool_]:
     """Return a mask (n,) of some rows."""
     mask = np.zeros(n, bool)
     if any(row >= n for row in rows):
-        raise Sen2ProError(f"{place} must hold numbers of rows below {n}, not {shown(max(rows))}; fit again")
+        raise Sen2ProError(f"{place} must hold numbers of rows below {n}, not {short_repr(max(rows))}; fit again")
     mask[rows] = True
     return mask
 

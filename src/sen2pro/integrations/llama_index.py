@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from sen2pro.calibration.search import SearchConfidence
+from sen2pro.calibration.hits import SearchConfidence
 from sen2pro.errors import Sen2ProError
 from sen2pro.integrations.abstaining import Judge
 from sen2pro.integrations.plain import load, missing, vectors
@@ -23,7 +23,7 @@ except ImportError:
 
 
 class Sen2ProEmbedding(BaseEmbedding):  # type: ignore[misc]
-    """Plain vectors, as `Sen2Pro.sen2vec` gives them; queries and texts get the model's prompt, if it has one.
+    """Plain vectors, as `Sen2Pro.encode_plain` gives them; queries and texts get the model's prompt, if it has one.
 
     `model_name` is a hub id, a folder or a `Sen2Pro`. Other arguments are those of LlamaIndex's `BaseEmbedding`.
 

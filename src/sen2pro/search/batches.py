@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain, islice
 from typing import Any
 
-from sen2pro.errors import Sen2ProError, shown
+from sen2pro.errors import Sen2ProError, short_repr
 from sen2pro.search.rows import Rows
 from sen2pro.search.store import DuplicateIds, StoreUnavailable
 
@@ -18,7 +18,7 @@ def chunks(
 ) -> Iterator[tuple[list[str], list[Any], list[Any] | None]]:
     """Yield texts, ids and metadata in batches; there must be as many of each."""
     if isinstance(texts, (str, bytes, Mapping)) or isinstance(ids, (str, bytes)):
-        raise Sen2ProError(f"give a list of texts and a list of ids, not {shown(texts)}")
+        raise Sen2ProError(f"give a list of texts and a list of ids, not {short_repr(texts)}")
     try:
         rows, names = iter(texts), iter(ids)
         about = None if metadata is None else iter(metadata)
@@ -42,7 +42,7 @@ def check_nul(texts: list[str]) -> None:
     """Refuse texts with a NUL."""
     for number, text in enumerate(texts):
         if "\0" in text:
-            raise Sen2ProError(f"text {number} holds a NUL, which no database can keep: {shown(text)}")
+            raise Sen2ProError(f"text {number} holds a NUL, which no database can keep: {short_repr(text)}")
 
 
 def last_of_each(rows: Rows) -> Rows:

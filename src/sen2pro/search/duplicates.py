@@ -12,16 +12,15 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from sen2pro.calibration.default import Default, shipped
+from sen2pro.calibration.defaults import PairCurves, defaults
 from sen2pro.calibration.guarantee import Rule
-from sen2pro.calibration.match import MatchConfidence
-from sen2pro.checks import check_sentences, share
-from sen2pro.errors import Sen2ProError, Sen2ProWarning, shown
+from sen2pro.calibration.pairs import MatchConfidence
+from sen2pro.errors import Sen2ProError, Sen2ProWarning, short_repr
 from sen2pro.model import Sen2Pro
 from sen2pro.progress import Show, progress
 from sen2pro.search.faiss_store import library
 from sen2pro.search.ranking import unit
-from sen2pro.types import Array, Array64
+from sen2pro.validation import Array, Array64, check_sentences, parse_fraction
 
 WITH_LABELS, WITHOUT_LABELS = 0.95, 0.8  # precision, where none is asked for
 _CHUNK = 2048  # texts that are compared at once
@@ -87,7 +86,7 @@ class _ByDefault:
 
     rule: Rule | None = None
 
-    def __init__(self, default: Default, precision: float) -> None:
+    def __init__(self, default: PairCurves, precision: float) -> None:
         self._default, self.threshold = default, precision
 
     def __call__(self, first: list[str], second: list[str], cosine: Array64) -> Array64:
@@ -131,8 +130,8 @@ def find_duplicates(
     """
     if precision is None:
         precision = WITHOUT_LABELS if confidence is None else WITH_LABELS
-    if share(precision) is None or not 0 < precision < 1:
-        raise Sen2ProError(f"precision must be between 0 and 1 (both excluded), not {shown(precision)}")
+    if parse_fraction(precision) is None or not 0 < precision < 1:
+        raise Sen2ProError(f"precision must be between 0 and 1 (both excluded), not {short_repr(precision)}")
     judge = _judge(model, precision, certainty, confidence)
     if total is None and isinstance(texts, Sequence):
         total = len(texts)
@@ -152,9 +151,8 @@ def _judge(
     if isinstance(confidence, MatchConfidence):
         return _ByLabels(confidence, precision, certainty)
     if confidence is not None:
-        raise Sen2ProError(f"confidence is a fitted MatchConfidence or the folder of one, not {shown(confidence)}")
-    default = shipped()
-    misfits = default.misfits(model.signature())
+        raise Sen2ProError(f"confidence is a fitted MatchConfidence or the folder of one, not {short_repr(confidence)}")
+    default, misfits = defaults().pairs, defaults().misfits(model.signature())
     if misfits:
         raise Sen2ProError(
             f"the numbers that ship are for the default model, and this one has {'; '.join(misfits)}. Label pairs, "
@@ -198,7 +196,7 @@ class _Finder:
             else:
                 fresh[text] = row
         texts, rows = list(fresh), list(fresh.values())
-        vectors = unit(self._model.sen2vec(texts)) if texts else np.empty((0, self._model.dim), np.float32)
+        vectors = unit(self._model.encode_plain(texts)) if texts else np.empty((0, self._model.dim), np.float32)
         likes = self._resolved(texts, rows, vectors)
         for text, row in fresh.items():
             self._exact[text] = likes[row].like if row in likes else row
@@ -267,7 +265,7 @@ def _within(vectors: Array, numbers: NDArray[np.int64]) -> Iterator[Edge]:
 
 def _chunks(texts: Iterable[str]) -> Iterator[list[str]]:
     if isinstance(texts, str):
-        raise Sen2ProError(f"give a list of texts, not one text: {shown(texts)}")
+        raise Sen2ProError(f"give a list of texts, not one text: {short_repr(texts)}")
     rows = iter(texts)
     while chunk := list(islice(rows, _CHUNK)):
         yield check_sentences(chunk)

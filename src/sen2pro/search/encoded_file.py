@@ -9,13 +9,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sen2pro.checks import SOURCES, listed
-from sen2pro.errors import Sen2ProError, Sen2ProWarning, one_of, shown
+from sen2pro.errors import Sen2ProError, Sen2ProWarning, one_of, short_repr
 from sen2pro.io.gaussians import Piece, outline, stream
 from sen2pro.io.text import check_path
 from sen2pro.search.encoding import Encoded
 from sen2pro.search.rows import LARGEST_WHOLE, Value, check_key
 from sen2pro.signature import Signature
+from sen2pro.validation import SOURCES, as_list
 
 
 class Batch(NamedTuple):
@@ -43,7 +43,7 @@ class EncodedFile:
         self._chosen = metadata is not None
         self._columns = list(found.kept)
         if metadata is not None:
-            self._columns = list(dict.fromkeys(listed(metadata, "a list of columns")))
+            self._columns = list(dict.fromkeys(as_list(metadata, "a list of columns")))
             for name in self._columns:
                 one_of(f"metadata column in {self._path}", check_key(name), found.kept)
 
@@ -107,4 +107,4 @@ def _unfit(values: Any) -> str | None:
     else:
         return None
     found = values.filter(wrong)
-    return f"{rule}, not {shown(found[0].as_py())}" if len(found) else None
+    return f"{rule}, not {short_repr(found[0].as_py())}" if len(found) else None

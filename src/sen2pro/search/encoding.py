@@ -8,12 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from sen2pro.checks import SOURCES, check_sentences
 from sen2pro.errors import Sen2ProError
 from sen2pro.gaussian import Gaussian
 from sen2pro.model import Sen2Pro
 from sen2pro.signature import Signature
-from sen2pro.types import Array
+from sen2pro.validation import SOURCES, Array, check_sentences
 
 # What sentence-transformers looks for, first to last, when a model is to encode one side of a search.
 _PROMPT_NAMES = {"query": ("query",), "document": ("document", "passage", "corpus")}
@@ -63,7 +62,7 @@ class TextEncoder:
         """Encode texts with the model's prompt for one side of a search, `query` or `document`."""
         checked, prompt = check_sentences(texts), prompt_name(self.model, side)
         if not self.has_gaussians:
-            return Encoded(self.model.sen2vec(checked, prompt_name=prompt), None, about(checked, {}))
+            return Encoded(self.model.encode_plain(checked, prompt_name=prompt), None, about(checked, {}))
         plain, parts = self.model.encode_with_plain(checked, prompt_name=prompt)
         return Encoded(plain, self.model.join(parts), about(checked, parts))
 

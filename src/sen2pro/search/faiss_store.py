@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from sen2pro.search.locks import ReadersAndWriter
 from sen2pro.search.rows import ABOUT, Document, Found, Rows, Where, matcher
 from sen2pro.search.store import About, DuplicateIds, missing
-from sen2pro.types import Array
+from sen2pro.validation import Array
 
 NEIGHBOURS, _BUILD_DEPTH = 32, 128  # of each row in the graph; rows looked at to place a new one
 _DEPTH = 128  # rows looked at in a search of a graph, at least

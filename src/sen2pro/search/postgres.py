@@ -23,7 +23,7 @@ from sen2pro.search.store import (
     without_secret,
     written_about,
 )
-from sen2pro.types import Array
+from sen2pro.validation import Array
 
 _CATALOGUE = "sen2pro_indexes"
 _OPERATORS = {"dot": ("<#>", "vector_ip_ops"), "l1": ("<+>", "vector_l1_ops"), "l2": ("<->", "vector_l2_ops")}

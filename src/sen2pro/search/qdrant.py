@@ -30,7 +30,7 @@ from sen2pro.search.store import (
     without_secret,
     written_about,
 )
-from sen2pro.types import Array
+from sen2pro.validation import Array
 
 _NAMESPACE = uuid.UUID("5e2b0a9c-0000-4000-8000-73656e327072")
 _ABOUT_POINT, _JOURNAL_POINT = 1, 2

@@ -8,12 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from sen2pro.checks import share
 from sen2pro.distances import METRICS, distance
-from sen2pro.errors import Sen2ProError, one_of, shown
+from sen2pro.errors import Sen2ProError, one_of, short_repr
 from sen2pro.gaussian import Gaussian
 from sen2pro.search.encoding import Encoded
-from sen2pro.types import Array, Array64
+from sen2pro.validation import Array, Array64, parse_fraction
 
 PLAIN = "cosine"
 NAMES = (PLAIN, "mean-cosine", *METRICS)
@@ -68,9 +67,9 @@ def ranking(name: str = PLAIN, alpha: float | str | None = None) -> Ranking:
     one_of("ranking", name, NAMES)
     if alpha is not None and name != "sen2pro":
         raise Sen2ProError(f"alpha belongs to the ranking 'sen2pro'; {name!r} has none")
-    weight = "ratio" if alpha in (None, "ratio") else share(alpha)
+    weight = "ratio" if alpha in (None, "ratio") else parse_fraction(alpha)
     if weight is None:
-        raise Sen2ProError(f"alpha must be a number between 0 and 1 or 'ratio', not {shown(alpha)}")
+        raise Sen2ProError(f"alpha must be a number between 0 and 1 or 'ratio', not {short_repr(alpha)}")
     return _ranking(name, weight)
 
 

@@ -9,9 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sen2pro.checks import check_text, is_whole, listed
-from sen2pro.errors import Sen2ProError, shown
-from sen2pro.types import Array
+from sen2pro.errors import Sen2ProError, short_repr
+from sen2pro.validation import Array, as_list, check_text, is_whole
 
 Value = str | int | float | bool
 Where = dict[str, list[Value]]  # key -> the values that a document may have
@@ -70,7 +69,7 @@ def check_ids(ids: Any, rows: int | None = None) -> list[str]:
     >>> check_ids(["a", 7])
     ['a', '7']
     """
-    given = [ids] if isinstance(ids, str) or is_whole(ids) else listed(ids, "a list of ids")
+    given = [ids] if isinstance(ids, str) or is_whole(ids) else as_list(ids, "a list of ids")
     if rows is not None and len(given) != rows:
         raise Sen2ProError(f"{rows} texts need as many ids, not {len(given)}")
     return [_check_id(number, each) for number, each in enumerate(given)]
@@ -79,7 +78,7 @@ def check_ids(ids: Any, rows: int | None = None) -> list[str]:
 def _check_id(number: int, value: Any) -> str:
     id = str(value) if is_whole(value) and abs(value) < LARGEST_WHOLE else check_text(f"id {number}", value)
     if not id or len(id) > LONGEST_ID or "\0" in id:
-        raise Sen2ProError(f"id {number} must have 1 to {LONGEST_ID} letters and no NUL, not {shown(id)}")
+        raise Sen2ProError(f"id {number} must have 1 to {LONGEST_ID} letters and no NUL, not {short_repr(id)}")
     return id
 
 
@@ -94,12 +93,12 @@ def check_metadata(metadata: Any, rows: int) -> list[dict[str, Value]]:
     """
     if metadata is None:
         return [{} for _ in range(rows)]
-    given = listed(metadata, "a list of dictionaries")
+    given = as_list(metadata, "a list of dictionaries")
     if len(given) != rows:
         raise Sen2ProError(f"{rows} texts need metadata for each, not {len(given)} dictionaries")
     for each in given:
         if not isinstance(each, Mapping):
-            raise Sen2ProError(f"metadata is a dictionary for each text, not {shown(each)}")
+            raise Sen2ProError(f"metadata is a dictionary for each text, not {short_repr(each)}")
     kept = [{check_key(key): value for key, value in each.items() if value is not None} for each in given]
     return [{key: check_value(key, value) for key, value in each.items()} for each in kept]
 
@@ -113,7 +112,9 @@ def check_where(where: Any) -> Where:
     if where is None:
         return {}
     if not isinstance(where, Mapping):
-        raise Sen2ProError(f"where is a dictionary like {{'lang': 'en', 'year': [1999, 2000]}}, not {shown(where)}")
+        raise Sen2ProError(
+            f"where is a dictionary like {{'lang': 'en', 'year': [1999, 2000]}}, not {short_repr(where)}"
+        )
     count = sum(len(value) if isinstance(value, (list, tuple)) else 1 for value in where.values())
     if max(count, len(where)) > MOST_VALUES:
         raise Sen2ProError(
@@ -133,7 +134,7 @@ def check_key(key: Any) -> str:
     """Return a key of metadata: a plain name, so that no store can read it as a path or an operator."""
     if not isinstance(key, str) or not _KEY.fullmatch(key):
         rule = "a metadata key has 1 to 63 letters, digits and _, and starts with no digit"
-        raise Sen2ProError(f"{rule}, not {shown(key)}")
+        raise Sen2ProError(f"{rule}, not {short_repr(key)}")
     return key
 
 
@@ -149,7 +150,9 @@ def check_value(key: Any, value: Any) -> Value:
         text = check_text(f"metadata {key!r}", value)
         if "\0" not in text:
             return text
-    raise Sen2ProError(f"metadata {shown(key)} must be a text, a finite number, or true or false, not {shown(value)}")
+    raise Sen2ProError(
+        f"metadata {short_repr(key)} must be a text, a finite number, or true or false, not {short_repr(value)}"
+    )
 
 
 def matcher(where: Where) -> Callable[[Mapping[str, Value]], bool]:

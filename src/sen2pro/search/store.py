@@ -9,12 +9,12 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any, Protocol, TypeVar
 
 from sen2pro import __version__
-from sen2pro.errors import Sen2ProError, one_of, shown, some
+from sen2pro.errors import Sen2ProError, join_names, one_of, short_repr
 from sen2pro.io.documents import COUNT, NUMBER, TEXT, WHOLE, either, one_of_texts, record
 from sen2pro.search.ranking import ENGINE_METRICS, NAMES
 from sen2pro.search.rows import Document, Found, Rows, Where
 from sen2pro.signature import Signature
-from sen2pro.types import Array
+from sen2pro.validation import Array
 
 FORMAT = 1
 KINDS = ("flat", "hnsw")
@@ -47,8 +47,8 @@ class DuplicateIds(Sen2ProError):
     def __init__(self, ids: Sequence[str]) -> None:
         self.ids = tuple(ids)
         super().__init__(
-            f"{len(ids)} id{'s are' if len(ids) != 1 else ' is'} there already: {some(list(ids), 5)}. Give others, or "
-            "pass duplicates='replace' to put the new rows in their place"
+            f"{len(ids)} id{'s are' if len(ids) != 1 else ' is'} there already: {join_names(list(ids), 5)}. Give "
+            "others, or pass duplicates='replace' to put the new rows in their place"
         )
 
 
@@ -73,7 +73,7 @@ class About:
         if isinstance(content, dict) and content.get("format", FORMAT) != FORMAT:
             made = f"sen2pro {content.get('version')}"
             raise Sen2ProError(
-                f"{place} is an index of format {shown(content['format'])}, made with {made}, but this version "
+                f"{place} is an index of format {short_repr(content['format'])}, made with {made}, but this version "
                 f"({__version__}) reads format {FORMAT}; build it again"
             )
         _DOCUMENT(content, place)
@@ -173,7 +173,7 @@ def _engine(url: Any, allow_pickle: bool) -> _Engine:
     """Return what makes and opens stores of a kind."""
     if not is_address(url):
         raise Sen2ProError(
-            f"store must be None (FAISS) or an address like postgresql://... or qdrant://..., not {shown(url)}"
+            f"store must be None (FAISS) or an address like postgresql://... or qdrant://..., not {short_repr(url)}"
         )
     scheme = url.split("://", 1)[0].lower().split("+")[0]
     if scheme == "postgres":
@@ -192,7 +192,7 @@ def check_name(name: Any) -> str:
     """Return the name of an index in a database: a plain word, so that it can be the name of a table."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         rule = "the name of an index has 1 to 40 small letters, digits and _, and starts with a letter"
-        raise Sen2ProError(f"{rule}, not {shown(name)}")
+        raise Sen2ProError(f"{rule}, not {short_repr(name)}")
     return name
 
 
