@@ -11,20 +11,21 @@ from typing import Any
 
 import torch
 
-from sen2pro.validation import check_text
 from sen2pro.encoder.backend import Keys, Site, States, TextTokenizer, Tokens
 from sen2pro.encoder.find import find, known_hash, load_source
 from sen2pro.encoder.native.load import NativeModel, load_native
+from sen2pro.encoder.old import Old
 from sen2pro.encoder.transformers import TransformersModel
 from sen2pro.errors import Sen2ProError, one_of, short_repr
 from sen2pro.settings import Settings
+from sen2pro.validation import check_text
 
 
 def _of_backend(name: str) -> Any:
     return property(attrgetter(f"backend.{name}"))
 
 
-class Encoder:
+class Encoder(Old):
     """A pre-trained network with its tokenizer and pooling.
 
     A folder of a common family is run by our own code (`native`). Every other model, and one whose weights have
@@ -45,7 +46,9 @@ class Encoder:
             raise Sen2ProError(f"device must be a text such as 'cpu' or 'cuda', not {short_repr(device)}")
         named = isinstance(tokenizer, (str, Path)) or hasattr(tokenizer, "model_max_length")
         if tokenizer is not None and not named:
-            raise Sen2ProError(f"tokenizer must be a tokenizer of transformers or its name, not {short_repr(tokenizer)}")
+            raise Sen2ProError(
+                f"tokenizer must be a tokenizer of transformers or its name, not {short_repr(tokenizer)}"
+            )
         self.pooling, self.precision, self.rate = settings.pooling, settings.precision, settings.dropout
         self.folder: Path | None = None
         self._loading = threading.RLock()
@@ -56,7 +59,12 @@ class Encoder:
             if device is None:
                 device = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
                 settings = settings.changed(device=device)
-            if str(device) == "cpu" and self.precision == "float32" and tokenizer is None and not settings.trust_remote_code:
+            if (
+                str(device) == "cpu"
+                and self.precision == "float32"
+                and tokenizer is None
+                and not settings.trust_remote_code
+            ):
                 known = known_hash(str(model), self.folder)
                 self._native = load_native(self.folder, known_hash=known, pooling=self.pooling, rate=self.rate)
         self._settings = settings

@@ -110,7 +110,9 @@ class TransformersModel:
             self.tokenizer = LibraryTokenizer(self.source_tokenizer)
             check_vocabulary(self.tokenizer, _embedding_rows(self.network), folder)
             if self.max_length < 1 or (self.truncate_dim is not None and self.truncate_dim < 1):
-                limits = f"the longest input ({self.max_length} tokens) and the dimensions to keep ({self.truncate_dim})"
+                limits = (
+                    f"the longest input ({self.max_length} tokens) and the dimensions to keep ({self.truncate_dim})"
+                )
                 raise Sen2ProError(f"{limits} must be at least 1")
         if settings.device is not None:
             try:
@@ -132,27 +134,27 @@ class TransformersModel:
 
     def _take_apart(self) -> None:
         """Find the network, its tokenizer, the modules after it, and what the pipeline says about itself."""
-        source = self.source
+        model = self.source
         self.tail: list[Any] = []  # the modules after the network, without Normalize
-        if not is_sentence_transformer(source):
-            self.source_tokenizer = _tokenizer_of(source, self.source_tokenizer)
-            self.network = _encoder_part(source)
+        if not is_sentence_transformer(model):
+            self.source_tokenizer = _tokenizer_of(model, self.source_tokenizer)
+            self.network = _encoder_part(model)
             self.max_length = _max_length(self.network, self.source_tokenizer)
             return
         from sentence_transformers.base.modules import Normalize, Transformer
 
-        transformer, *tail = source
+        transformer, *tail = model
         if not isinstance(transformer, Transformer):
             kind = type(transformer).__name__
             raise Sen2ProError(f"the first module of this model is a {kind}, not a transformer that can be sampled")
-        self.network, self.source_tokenizer = _encoder_part(transformer.auto_model), source.tokenizer
-        self.max_length = source.max_seq_length or _max_length(self.network, self.source_tokenizer)
+        self.network, self.source_tokenizer = _encoder_part(transformer.auto_model), model.tokenizer
+        self.max_length = model.max_seq_length or _max_length(self.network, self.source_tokenizer)
         normalized = bool(tail) and isinstance(tail[-1], Normalize)
         self.tail = tail[:-1] if normalized else tail
         # sentence-transformers compares by cosine unless told otherwise; the public property would set that default
-        self.unit = normalized or source._similarity_fn_name in (None, "cosine")
-        self.prompts, self.default_prompt_name = dict(source.prompts), source.default_prompt_name
-        self.truncate_dim = source.truncate_dim
+        self.unit = normalized or model._similarity_fn_name in (None, "cosine")
+        self.prompts, self.default_prompt_name = dict(model.prompts), model.default_prompt_name
+        self.truncate_dim = model.truncate_dim
 
     @property
     def _versions(self) -> int:
