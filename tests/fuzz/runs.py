@@ -55,7 +55,7 @@ class Plans(Family):
         return Case(_forged(data, rng) if rng.random() < 0.6 else spoiled(data, rng))
 
     def run(self, case: Case, folder: Path) -> None:
-        """Compare it with the plan of whoever wants to resume: any difference is refused, so nothing can be smuggled."""
+        """Compare it with the plan of the resuming run: any difference is refused, so nothing can be smuggled."""
         run = RunFolder(folder / "out.parquet")
         run.path.mkdir()
         (run.path / f"{PLAN}.json").write_bytes(case.data)

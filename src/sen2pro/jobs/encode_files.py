@@ -15,10 +15,10 @@ from itertools import islice
 from pathlib import Path
 
 from sen2pro.errors import Sen2ProError, one_of
-from sen2pro.io.atomic import FULL_DISK
+from sen2pro.io.atomic import FULL_DISK, check_path
 from sen2pro.io.gaussians import GaussianWriter, Piece
 from sen2pro.io.inputs import InputFile, Inputs, expand
-from sen2pro.io.text import LONGEST_LINE, check_path
+from sen2pro.io.rows import LONGEST_LINE
 from sen2pro.jobs import workers as encoders
 from sen2pro.jobs.run_folder import Plan, RunFolder, check_no_input, check_output, check_parent, tidy, write_pieces
 from sen2pro.jobs.workers import NOTE, Model, Report, RowOptions, Unit, cut_into_units, encode_unit, load_model
@@ -80,7 +80,7 @@ def encode_files(
     output
         A .parquet or .safetensors file; with `shards` the name of a new folder.
     column, id_column, skip_blank, longest_line
-        As for `sen2pro.io.inputs.Inputs`.
+        As for `sen2pro.io.inputs.sentences`.
     keep
         Other columns to keep: texts, numbers or booleans.
     text
@@ -360,7 +360,7 @@ def _threads(model: Sen2Pro, workers: int) -> int:
     """Return the number of threads that encode; 0 where their number does not change the bytes."""
     import torch
 
-    if model.encoder.native is not None:  # its batches do not depend on the number of threads
+    if model.encoder.concurrent:  # its batches do not depend on the number of threads
         return 0
     return torch.get_num_threads() if workers == 1 else 1
 

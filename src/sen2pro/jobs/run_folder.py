@@ -19,11 +19,12 @@ from typing import Any, Literal
 import msgspec
 
 from sen2pro.errors import Sen2ProError, Sen2ProWarning, first_line, join_names, short_repr
-from sen2pro.io import bundle, encoding, parquet, shards
+from sen2pro.io import bundle, encoding, shards
 from sen2pro.io.atomic import abandoning, locked, remove_abandoned, replacing
 from sen2pro.io.bundle import Count
 from sen2pro.io.gaussians import KEPT_TYPES, GaussianWriter, Piece, outline, read, stream
 from sen2pro.io.inputs import InputFile
+from sen2pro.io.rows import machine_trouble
 from sen2pro.jobs.workers import NOTE, UNIT, Report
 from sen2pro.signature import Signature
 
@@ -280,7 +281,7 @@ def write_pieces(
 
 def _check_readable(path: Path, error: Sen2ProError) -> None:
     """Raise if the machine is the reason that a part could not be read: then the part stays."""
-    behind = parquet.trouble(error)
+    behind = machine_trouble(error)
     if behind is not None:
         why = first_line(behind) or type(behind).__name__
         raise Sen2ProError(

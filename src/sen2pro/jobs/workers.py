@@ -28,10 +28,9 @@ from sen2pro.io import bundle, encoding
 from sen2pro.io.atomic import remove_abandoned
 from sen2pro.io.bundle import Count
 from sen2pro.io.gaussians import GaussianWriter, Piece, joined, outline
-from sen2pro.io.rows import Document
-from sen2pro.io.sentences import Fault, Record
+from sen2pro.io.inputs import Record, printable
+from sen2pro.io.rows import Fault
 from sen2pro.io.shards import MOST_SKIPPED
-from sen2pro.io.text import printable
 from sen2pro.model import Sen2Pro
 from sen2pro.settings import Settings
 from sen2pro.validation import is_blank
@@ -188,7 +187,7 @@ def _encoded(model: Sen2Pro, rows: Rows, options: RowOptions, advance: Advance) 
 
 
 def _value(record: Record, name: str, kind: str) -> Any:
-    value = record.metadata.get(name) if isinstance(record, Document) else None
+    value = record.metadata.get(name)
     return float(value) if kind == "double" and value is not None else value
 
 
