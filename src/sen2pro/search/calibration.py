@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from math import exp
@@ -18,12 +18,10 @@ from sen2pro.checks import share
 from sen2pro.errors import Sen2ProError, Sen2ProWarning, shown
 from sen2pro.io import documents
 from sen2pro.io.documents import NUMBER, TEXT, mapping, record
-from sen2pro.search.encoding import Encoded
 from sen2pro.signature import Signature
 from sen2pro.types import Array
 
 Scores = Sequence[float]  # similarities of the hits of one query, in descending order
-First = Callable[[int], Sequence[float]]  # number of a query -> what is kept of its first hit, in the order of ABOUT
 FILE = Path(__file__).with_name("default.json")
 DEPTH = 10  # hits that the shipped numbers look at
 LIKELY = 0.5  # of an answer, where no precision is asked for
@@ -38,10 +36,11 @@ class Calibration(Protocol):
     def depth(self) -> int:
         """Hits that it looks at."""
 
-    def probabilities(self, lists: Sequence[Scores], queries: Encoded, first: First) -> list[list[float | None]]:
+    def probabilities(self, lists: Sequence[Scores], queries: Array, first: Array) -> list[list[float | None]]:
         """Return P(right) of each hit of each query; None is unknown.
 
-        The scores of a query are in descending order. `first(number)` is what is kept of the first hit of a query.
+        The scores of a query are in descending order. `queries` and `first` are the details (n, 3) of each query and of
+        its first hit: total variances of model and data, and words.
         """
 
     def threshold(self, precision: float | None, certainty: float) -> float:
@@ -68,7 +67,7 @@ class Labelled:
         """Hits that it looks at."""
         return int(self._confidence.hits_)
 
-    def probabilities(self, lists: Sequence[Scores], queries: Encoded, first: First) -> list[list[float | None]]:
+    def probabilities(self, lists: Sequence[Scores], queries: Array, first: Array) -> list[list[float | None]]:
         """Return P(right) of each hit of each query; beyond the depth it is unknown."""
         found: list[list[float | None]] = [[None] * len(scores) for scores in lists]
         known = [number for number, scores in enumerate(lists) if scores]
@@ -80,10 +79,9 @@ class Labelled:
             row[: len(scores)], row[len(scores) :] = scores, scores[-1]  # of few rows: the missing count as the last
         extras: dict[str, Any] = {}
         if "lengths" in self._confidence.needs:
-            extras["lengths"] = np.maximum(queries.about[known, 2], 1)
+            extras["lengths"] = np.maximum(queries[known, 2], 1)
         if "variances" in self._confidence.needs:
-            kept = np.array([first(number) for number in known], np.float32)
-            extras["variances"] = self._variances(queries.about[known], kept)
+            extras["variances"] = self._variances(queries[known], first[known])
         for number, row in zip(known, self._confidence.probability_each(filled, **extras).tolist(), strict=True):
             count = min(len(lists[number]), self.depth)
             found[number][:count] = [None if likely != likely else likely for likely in row[:count]]
@@ -125,7 +123,7 @@ class Shipped:
         return DEPTH
 
     def probabilities(
-        self, lists: Sequence[Scores], queries: Encoded | None = None, first: First | None = None
+        self, lists: Sequence[Scores], queries: Array | None = None, first: Array | None = None
     ) -> list[list[float | None]]:  # fmt: skip
         """Return P(right) of each hit of each query; beyond the depth it is unknown."""
         return [[*self._likely(scores[:DEPTH]), *[None] * (len(scores) - DEPTH)] for scores in lists]

@@ -19,8 +19,8 @@ from sen2pro.checks import check_sentences, share
 from sen2pro.errors import Sen2ProError, Sen2ProWarning, shown
 from sen2pro.model import Sen2Pro
 from sen2pro.progress import Show, progress
-from sen2pro.search.faiss_store import library
-from sen2pro.search.ranking import unit
+from sen2pro.search.stores.faiss import library
+from sen2pro.search.index import unit
 from sen2pro.types import Array, Array64
 
 WITH_LABELS, WITHOUT_LABELS = 0.95, 0.8  # precision, where none is asked for
