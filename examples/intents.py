@@ -25,16 +25,16 @@ def ranked(similarities: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 model = Sen2Pro("all-MiniLM-L6-v2")
-vectors = model.sen2vec(texts)
+vectors = model.encode_plain(texts)
 among = vectors @ vectors.T
 np.fill_diagonal(among, -1)  # every example asks the others; texts without an intent ask all of them
-known, found = ranked(np.concatenate([among, model.sen2vec(outside) @ vectors.T]))
+known, found = ranked(np.concatenate([among, model.encode_plain(outside) @ vectors.T]))
 truth = np.concatenate([names, np.full(len(outside), "none")])
 confidence = SearchConfidence().fit(known, found == truth[:, None])
 rule = confidence.abstain(precision=0.8)
 
 requests = ["play some disco", "order a lasagna for dinner", "who won the match"]
-scores, intents = ranked(model.sen2vec(requests) @ vectors.T)
+scores, intents = ranked(model.encode_plain(requests) @ vectors.T)
 sure = rule.accepts(confidence.probability(scores)) if rule else np.zeros(len(requests), bool)
 for request, intent, yes in zip(requests, intents[:, 0], sure, strict=True):
     print(f"{intent if yes else '-':8} {request}")

@@ -24,7 +24,7 @@ def features(texts: list[str]) -> np.ndarray:
     variances = [np.log(part.variance + 1e-12) for part in model.encode_sources(texts).values()]
     totals = [part.sum(axis=1, keepdims=True) for part in variances]
     numbers = [model.specificity(texts).value, np.log([len(text.split()) for text in texts])]
-    return np.concatenate([model.sen2vec(texts), *variances, *totals, np.stack(numbers, axis=1)], axis=1)
+    return np.concatenate([model.encode_plain(texts), *variances, *totals, np.stack(numbers, axis=1)], axis=1)
 
 
 regression = make_pipeline(StandardScaler(), RidgeCV(np.geomspace(1, 10_000, 9)))

@@ -17,7 +17,11 @@ from test_gaussian import signature
 
 import sen2pro.distances
 from sen2pro import Gaussian, Sen2Pro, Sen2ProError, Sen2ProWarning, Whitening, distance, distance_pairwise, estimate
-from sen2pro.checks import (
+from sen2pro.classification.labels import check_labels
+from sen2pro.cli.options import parse_samples
+from sen2pro.distances import METRICS
+from sen2pro.estimation.moments import combine
+from sen2pro.validation import (
     MOST_SAMPLES,
     check_batch_size,
     check_rate,
@@ -25,12 +29,8 @@ from sen2pro.checks import (
     check_seed,
     check_sentences,
     check_vocabulary,
-    shown,
+    short_repr,
 )
-from sen2pro.classification.labels import check_labels
-from sen2pro.cli.options import parse_samples
-from sen2pro.distances import METRICS
-from sen2pro.estimation.moments import combine
 
 NAN, LARGEST = float("nan"), float(np.finfo(np.float32).max)
 BATCH = Gaussian([[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]], [[1.0, 2.0, 3.0], [1.0, 1.0, 1.0]])
@@ -48,8 +48,8 @@ class Broken:
 
 
 def named(value):
-    """Name a case without the address that `shown` has of an object: each process must give it the same name."""
-    return "broken" if isinstance(value, Broken) else shown(value)
+    """Name a case without the address that `short_repr` has of an object: each process must give it the same name."""
+    return "broken" if isinstance(value, Broken) else short_repr(value)
 
 
 class BrokenIterator:
@@ -76,7 +76,7 @@ def table(column):
         ({"prompt_name": ["query"]}, "prompt_name must be a text, not list"),
     ],
 )
-@pytest.mark.parametrize("method", ["encode", "sample", "sen2vec", "encode_sources"])
+@pytest.mark.parametrize("method", ["encode", "sample", "encode_plain", "encode_sources"])
 def test_a_prompt_is_a_text(tiny, method, options, message):
     with pytest.raises(Sen2ProError, match=message):
         getattr(tiny, method)(["the dog"], **options)
@@ -114,7 +114,7 @@ def test_sentences_come_in_any_order_keeping_container():
     ],
 )
 def test_what_is_no_list_of_sentences_is_refused(tiny, sentences, message):
-    for function in (check_sentences, tiny.encode, tiny.sen2vec):
+    for function in (check_sentences, tiny.encode, tiny.encode_plain):
         with pytest.raises(Sen2ProError, match=message):
             function(sentences)
 
@@ -223,7 +223,7 @@ def test_a_metric_is_a_text(metric):
 
 
 @pytest.mark.parametrize(
-    "samples", [999999999999999999999, MOST_SAMPLES + 1, (15, 10**30), (10**30, 15), 10**5000], ids=shown
+    "samples", [999999999999999999999, MOST_SAMPLES + 1, (15, 10**30), (10**30, 15), 10**5000], ids=short_repr
 )
 def test_too_many_samples_are_refused(bert, tokenizer, samples):
     with pytest.raises(Sen2ProError, match="is too many; take at most 100000"):
@@ -631,7 +631,7 @@ def targets(model):
         "encode prompt_name": lambda v: model.encode("the dog", prompt_name=v),
         "encode batch_size": lambda v: model.encode("the dog", batch_size=v),
         "encode": lambda v: model.encode(v),
-        "sen2vec": lambda v: model.sen2vec(v),
+        "encode_plain": lambda v: model.encode_plain(v),
     }
 
 
@@ -660,5 +660,5 @@ def test_hostile_values_give_a_clear_error_or_a_result_without_nan(tiny, name):
         warnings.simplefilter("error")
         warnings.simplefilter("ignore", Sen2ProWarning)
         warnings.simplefilter("ignore", DataConversionWarning)
-        found = {f"{i}: {shown(value)}": outcome(target, value) for i, value in enumerate(values)}
+        found = {f"{i}: {short_repr(value)}": outcome(target, value) for i, value in enumerate(values)}
     assert {value: what for value, what in found.items() if what != "fine"} == {}

@@ -20,7 +20,7 @@ def test_a_list_a_string_and_nothing(tiny):
     assert tiny.encode(TEXTS[0]).shape == (32,)
     assert tiny.encode([]).shape == (0, 32)
     assert tiny.sample([]).shape == (0, 8, 32)
-    assert tiny.sen2vec([]).shape == (0, 32)
+    assert tiny.encode_plain([]).shape == (0, 32)
     assert tiny.encode(np.array(TEXTS)) == g
     assert tiny.encode(tuple(TEXTS)) == g
 
@@ -121,7 +121,7 @@ def test_whitening_is_fitted_applied_to_samples_and_saved_with_the_model(bert, t
         for c in ("dog", "cat", "man", "ball", "house")
     ]
     model = Sen2Pro(bert, tokenizer=tokenizer, samples=3, seed=5).fit_whitening(corpus, dim=8)
-    vectors = model.sen2vec(corpus)
+    vectors = model.encode_plain(corpus)
     assert vectors.shape == (40, 8)
     np.testing.assert_allclose(np.cov(vectors.T, bias=True), np.eye(8), atol=1e-2)
     g = model.encode(TEXTS)
@@ -156,7 +156,7 @@ def test_a_saved_model_is_one_for_sentence_transformers_too(minilm, tmp_path):
     text = "A man is playing a guitar."
     np.testing.assert_allclose(loaded.encode(text).mean, minilm.encode(text).mean, atol=1e-5)
     np.testing.assert_allclose(
-        SentenceTransformer(str(tmp_path / "saved")).encode(text), minilm.sen2vec(text), atol=1e-5
+        SentenceTransformer(str(tmp_path / "saved")).encode(text), minilm.encode_plain(text), atol=1e-5
     )
 
 
@@ -198,7 +198,7 @@ def test_whitening_on_fewer_vectors_than_dimensions_stays_finite_and_is_said():
         (["the \ud800 dog"], "sentence 0 holds half a surrogate pair"),
     ],
 )
-@pytest.mark.parametrize("method", ["encode", "sample", "sen2vec", "encode_sources"])
+@pytest.mark.parametrize("method", ["encode", "sample", "encode_plain", "encode_sources"])
 def test_bad_sentences_are_named_by_their_index(tiny, method, sentences, message):
     with pytest.raises(Sen2ProError, match=message):
         getattr(tiny, method)(sentences)

@@ -242,7 +242,7 @@ def test_with_glove_related_words_are_closer_than_unrelated_ones(name):
 
 
 def test_sen2vec_is_the_cosine_of_the_plain_vectors(tiny):
-    a, b = tiny.sen2vec(CANDIDATES).astype(float), tiny.sen2vec(REFERENCES).astype(float)
+    a, b = tiny.encode_plain(CANDIDATES).astype(float), tiny.encode_plain(REFERENCES).astype(float)
     cosines = [x @ y / (np.linalg.norm(x) * np.linalg.norm(y)) for x, y in zip(a, b, strict=True)]
     found = metric("sen2vec", model=tiny)
     np.testing.assert_allclose(found.segments(CANDIDATES, REFERENCES), cosines, rtol=1e-5)

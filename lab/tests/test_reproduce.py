@@ -71,7 +71,7 @@ def test_t2_prints_the_papers_numbers_beside_ours_and_says_what_is_missing(lab):
     ours = float(first[3].split(" → ")[0])
     pairs = read_sts("sts12")
     model = Sen2Pro(lab.model, normalize=True, samples=4)
-    left, right = model.sen2vec(list(pairs.left)), model.sen2vec(list(pairs.right))
+    left, right = model.encode_plain(list(pairs.left)), model.encode_plain(list(pairs.right))
     assert ours == pytest.approx(100 * sts.correlation((left * right).sum(axis=1), pairs), abs=0.006)
     assert ["no data" in row for row in result.grids[0].rows if row[0] == "STS-16"] == [True] * len(
         [*READINGS, *PLAIN_ROWS]
@@ -110,7 +110,7 @@ def test_plain_distances_stand_beside_the_cosine_and_ours_is_compared_with_them(
     found = {n["similarity"]: n["ours"] for n in reproduce("T2", lab).numbers if n["set"] == "STS-13"}
     pairs = read_sts("sts13")
     model = Sen2Pro(lab.model, normalize=True, samples=4)
-    left, right = model.sen2vec(list(pairs.left)), model.sen2vec(list(pairs.right))
+    left, right = model.encode_plain(list(pairs.left)), model.encode_plain(list(pairs.right))
     l1 = 100 * sts.correlation(-np.abs(left - right).sum(axis=1), pairs, "wmean")
     assert found["plain L1"]["value"] == pytest.approx(l1, abs=1e-4)
     assert found["Eq. 6, unit sphere, against plain L1"]["baseline"] == pytest.approx(l1, abs=1e-4)
@@ -435,5 +435,5 @@ def test_the_plain_cosine_of_minilm_gives_the_published_figure(minilm):
         pairs = read_sts("stsb_test")
     except DataMissing as error:
         pytest.skip(f"no STS-B: {error}")
-    left, right = minilm.sen2vec(list(pairs.left)), minilm.sen2vec(list(pairs.right))
+    left, right = minilm.encode_plain(list(pairs.left)), minilm.encode_plain(list(pairs.right))
     assert 100 * sts.correlation((left * right).sum(axis=1), pairs) == pytest.approx(82.03, abs=0.05)

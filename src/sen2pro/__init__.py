@@ -9,9 +9,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from sen2pro.lazy import importer
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.12.0"
 
@@ -24,6 +24,21 @@ if TYPE_CHECKING:
     from sen2pro.gaussian import Gaussian
     from sen2pro.model import Sen2Pro
     from sen2pro.signature import Signature
+
+
+def importer(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """Return `__getattr__` and `__dir__` of a package that imports its public names on first use.
+
+    `homes` holds the module of each name, inside the package.
+    """
+
+    def find(name: str) -> Any:
+        if name in homes:
+            return getattr(import_module(f"{package}.{homes[name]}"), name)
+        raise AttributeError(f"module {package!r} has no attribute {name!r}")
+
+    return find, lambda: sorted([*vars(import_module(package)), *homes])
+
 
 # Public name -> the module that holds it. Imported on first use: torch takes seconds, `import sen2pro` must not.
 _HOME = {

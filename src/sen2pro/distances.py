@@ -15,11 +15,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sen2pro.checks import check_text, share
-from sen2pro.errors import Sen2ProError, one_of, shown
+from sen2pro.errors import Sen2ProError, one_of, short_repr
 from sen2pro.gaussian import Gaussian, floored
 from sen2pro.signature import check_comparable
-from sen2pro.types import Array, Array64
+from sen2pro.validation import Array, Array64, check_text, parse_fraction
 
 _BLOCK = 1024  # rows and columns of an all-pairs table that are worked on at once
 _BLOCK_NUMBERS = 1 << 22  # of a broadcast block
@@ -237,9 +236,9 @@ def _checked(a: Any, b: Any, metric: Any, alpha: Any) -> tuple[Gaussian, Gaussia
     for gaussian in (a, b):
         if not isinstance(gaussian, Gaussian):
             raise Sen2ProError(f"distances are between Gaussians (see Sen2Pro.encode), not {type(gaussian).__name__}")
-    weight = one_of("alpha", alpha, ["ratio"]) if isinstance(alpha, str) else share(alpha)
+    weight = one_of("alpha", alpha, ["ratio"]) if isinstance(alpha, str) else parse_fraction(alpha)
     if weight is None:
-        raise Sen2ProError(f"alpha must be a number between 0 and 1 or 'ratio', not {shown(alpha)}")
+        raise Sen2ProError(f"alpha must be a number between 0 and 1 or 'ratio', not {short_repr(alpha)}")
     if weight != "ratio" and metric != "sen2pro":
         raise Sen2ProError(f"alpha belongs to the metric 'sen2pro'; {metric!r} has none")
     if a.dim != b.dim:

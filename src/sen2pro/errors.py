@@ -42,10 +42,10 @@ class TruncationWarning(Sen2ProWarning):
         super().__init__(f"{longer} this model takes; only the beginning counts")
 
 
-def shown(value: Any) -> str:
+def short_repr(value: Any) -> str:
     """Return a value as an error message shows it: short, and also where it has no repr.
 
-    >>> shown(list(range(1000))), shown("text")
+    >>> short_repr(list(range(1000))), short_repr("text")
     ('[0, 1, 2, 3, 4, 5, ...]', "'text'")
     """
     try:
@@ -71,10 +71,10 @@ def one_of(name: str, value: str, allowed: Iterable[str]) -> str:
         return str(value)
     near = get_close_matches(value, allowed, n=1, cutoff=0.5) if isinstance(value, str) else []
     hint = f"; did you mean {near[0]!r}?" if near else "."
-    raise Sen2ProError(f"unknown {name} {shown(value)}{hint} It is one of: {', '.join(allowed)}")
+    raise Sen2ProError(f"unknown {name} {short_repr(value)}{hint} It is one of: {', '.join(allowed)}")
 
 
-def some(names: Sequence[Any], most: int = 10) -> str:
+def join_names(names: Sequence[Any], most: int = 10) -> str:
     """Name things in a message, not more than a few: `'a', 'b' and 1 more`."""
     named = ", ".join(map(repr, names[:most]))
     return named if len(names) <= most else f"{named} and {len(names) - most} more"

@@ -9,11 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sen2pro.arrays import check_numbers, place
-from sen2pro.checks import check_seed, check_whole, listed
-from sen2pro.errors import Sen2ProError, shown
+from sen2pro.errors import Sen2ProError, short_repr
 from sen2pro.signature import Signature, merged
-from sen2pro.types import Array, Array64
+from sen2pro.validation import Array, Array64, as_list, check_numbers, check_seed, check_whole, place
 
 _MOST_DRAWN = 1 << 32  # numbers that `sample` makes at once: 16 GB
 
@@ -177,7 +175,7 @@ class Gaussian:
             fits, mean = False, self.mean
         if not fits or mean.ndim > 2:
             allowed = "a number, a slice, or a list of numbers or truth values"
-            raise TypeError(f"a Gaussian is indexed by {allowed}, not {shown(index)}")
+            raise TypeError(f"a Gaussian is indexed by {allowed}, not {short_repr(index)}")
         coverage = None if self.coverage is None else self.coverage[index]
         return Gaussian(mean, self.variance[index], self.signature, coverage)
 
@@ -187,12 +185,14 @@ class Gaussian:
     @staticmethod
     def concatenate(parts: Sequence[Gaussian]) -> Gaussian:
         """Join batches (and single Gaussians) into one batch; different settings raise an error that names them."""
-        parts = listed(parts, "a list of Gaussians")
+        parts = as_list(parts, "a list of Gaussians")
         if not parts:
             raise Sen2ProError("nothing to concatenate: the list is empty")
         for i, part in enumerate(parts):
             if not isinstance(part, Gaussian):
-                raise Sen2ProError(f"give a list of Gaussians, but number {i} is {type(part).__name__}: {shown(part)}")
+                raise Sen2ProError(
+                    f"give a list of Gaussians, but number {i} is {type(part).__name__}: {short_repr(part)}"
+                )
         signature = parts[0].signature
         for part in parts[1:]:
             signature = merged(signature, part.signature)

@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sen2pro import __version__
-from sen2pro.checks import SOURCES, check_sentences, check_text
 from sen2pro.distances import distance, distance_pairwise
 from sen2pro.encoder.encoder import Encoder
 from sen2pro.encoder.loading import load_library
-from sen2pro.errors import HeadMissing, Sen2ProError, Sen2ProWarning, one_of, shown
+from sen2pro.errors import HeadMissing, Sen2ProError, Sen2ProWarning, one_of, short_repr
 from sen2pro.estimation.head import CONFIG, Head, misfits, on_sphere, shipped
 from sen2pro.estimation.moments import Moments, combine
 from sen2pro.estimation.shrinkage import shrunk
@@ -31,7 +30,7 @@ from sen2pro.sampling.edits import OPERATIONS
 from sen2pro.sampling.sampler import Sampler
 from sen2pro.settings import ADDED_LATER, DATA, DEFAULT_MODEL, JSON_CHECKS, WITHOUT_SAMPLES, Settings, arguments
 from sen2pro.signature import Signature
-from sen2pro.types import Array, Array64
+from sen2pro.validation import SOURCES, Array, Array64, check_sentences, check_text
 
 if TYPE_CHECKING:
     from sen2pro.calibration.comparison import Comparison
@@ -171,7 +170,7 @@ class Sen2Pro:
     def _find_head(self, head: Head | str | Path | None) -> Head:
         signature = self.signature()
         if head is not None and not isinstance(head, (Head, str, Path)):
-            raise Sen2ProError(f"head is a fitted Head or the folder of one, not {shown(head)}")
+            raise Sen2ProError(f"head is a fitted Head or the folder of one, not {short_repr(head)}")
         if head is None and self.encoder.folder and (self.encoder.folder / CONFIG).is_file():
             head = self.encoder.folder
         fitting = Head.load(head) if isinstance(head, (str, Path)) else head or shipped(signature)
@@ -337,9 +336,9 @@ class Sen2Pro:
     def encode_with_plain(
         self, sentences: Sequence[str], *, prompt_name: str | None = None
     ) -> tuple[Array, dict[str, Gaussian]]:
-        """Return what `sen2vec` and `encode_sources` give; with a head both are of the same pass."""
+        """Return what `encode_plain` and `encode_sources` give; with a head both are of the same pass."""
         plain, parts = self._encoded(sentences, self.encoder.prompt(None, prompt_name), None, None)
-        return self.sen2vec(check_sentences(sentences), prompt_name=prompt_name) if plain is None else plain, parts
+        return self.encode_plain(check_sentences(sentences), prompt_name=prompt_name) if plain is None else plain, parts
 
     def _encoded(
         self, sentences: str | Sequence[str], prefix: str, batch_size: int | None, show: Show
@@ -363,7 +362,7 @@ class Sen2Pro:
         if not isinstance(parts, Mapping) or set(parts) != set(self.sources):
             given = list(parts) if isinstance(parts, Mapping) else parts
             wanted = " and ".join(self.sources)
-            raise Sen2ProError(f"this model joins {wanted}, as encode_sources gives them, not {shown(given)}")
+            raise Sen2ProError(f"this model joins {wanted}, as encode_sources gives them, not {short_repr(given)}")
         estimates = [(parts[name].mean, parts[name].variance) for name in self.sources]
         counts = [self.samples[name] for name in self.sources]
         first = parts[self.sources[0]]
@@ -450,7 +449,7 @@ class Sen2Pro:
             result[index, offset + number] = vectors
         return result[0] if isinstance(sentences, str) else result
 
-    def sen2vec(
+    def encode_plain(
         self, sentences: str | Sequence[str], *, batch_size: int | None = None, prompt_name: str | None = None,
         prompt: str | None = None,
     ) -> Array:  # fmt: skip

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from sen2pro.errors import Sen2ProError, shown
+from sen2pro.errors import Sen2ProError, short_repr
 
 Show = bool | Callable[[float], None] | None
 
@@ -58,7 +58,7 @@ def progress(
     if callable(show):
         yield show
     elif not isinstance(show, bool | None):
-        raise Sen2ProError(f"show_progress_bar must be True, False, None or a function, not {shown(show)}")
+        raise Sen2ProError(f"show_progress_bar must be True, False, None or a function, not {short_repr(show)}")
     elif show is None and not sys.stderr.isatty():
         yield _logged(total, unit, title, before)
     elif show is False or (show is None and total is not None and total <= threshold):

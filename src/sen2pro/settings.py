@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sen2pro.checks import SOURCES, check_rate, check_samples, check_seed, check_vocabulary
-from sen2pro.errors import Sen2ProError, one_of, shown
+from sen2pro.errors import Sen2ProError, one_of, short_repr
 from sen2pro.io import documents
+from sen2pro.validation import SOURCES, check_rate, check_samples, check_seed, check_vocabulary
 
 if TYPE_CHECKING:
     from sen2pro.estimation.head import Head
@@ -93,14 +93,16 @@ class Settings:
         if self.pooling is not None:
             one_of("pooling", self.pooling, POOLINGS)
         if not isinstance(self.normalize, bool | None):
-            raise Sen2ProError(f"normalize must be True, False or None (the model's own), not {shown(self.normalize)}")
+            raise Sen2ProError(
+                f"normalize must be True, False or None (the model's own), not {short_repr(self.normalize)}"
+            )
         if not self.draws and self.samples is not None:
             raise Sen2ProError(
                 f"{self.method} takes no samples; to add some to what the head predicts: method='shrinkage'"
             )
         for name in ("trust_remote_code", "allow_pickle"):
             if not isinstance(getattr(self, name), bool):
-                raise Sen2ProError(f"{name} must be True or False, not {shown(getattr(self, name))}")
+                raise Sen2ProError(f"{name} must be True or False, not {short_repr(getattr(self, name))}")
         counts = None if self.samples is None else check_samples(self.samples, self.sources)
         words = check_vocabulary(self.vocabulary)
         proper = {

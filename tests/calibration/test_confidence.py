@@ -69,7 +69,7 @@ def test_the_features_of_a_pair_are_what_their_names_say():
 def test_one_pass_gives_the_plain_vectors_and_the_distributions_at_once(one_pass):
     texts = ["A man is playing a guitar.", "Someone makes music.", "It fell."]
     found, parts = encode(one_pass, texts), one_pass.encode_sources(texts)
-    assert np.array_equal(found.vectors, one_pass.sen2vec(texts))
+    assert np.array_equal(found.vectors, one_pass.encode_plain(texts))
     assert all(found.parts[source] == parts[source] for source in parts)
     assert found.joined == one_pass.encode(texts)
 

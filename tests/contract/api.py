@@ -17,4 +17,4 @@ __all__ = [
 
 def plain_vectors(model, sentences):
     """Return what the encoder gives without sen2pro (n, k)."""
-    return model.sen2vec(sentences)
+    return model.encode_plain(sentences)

@@ -92,7 +92,7 @@ def test_the_models_own_flags_are_untouched(family, training, tokenizer):
     before = snapshot(network)
     model = Sen2Pro(network, tokenizer=tokenizer, samples=2, dropout=0.2)
     model.encode(SENTENCE)
-    model.sen2vec(SENTENCE)
+    model.encode_plain(SENTENCE)
     assert snapshot(network) == before
 
 
@@ -114,9 +114,9 @@ def test_flags_are_restored_when_a_forward_pass_fails(tokenizer):
 def test_a_model_in_train_mode_gives_the_same_plain_vector(tokenizer):
     network = build_network("bert")
     model = Sen2Pro(network, tokenizer=tokenizer, samples=2)
-    expected = model.sen2vec(SENTENCE)
+    expected = model.encode_plain(SENTENCE)
     network.train()
-    np.testing.assert_array_equal(model.sen2vec(SENTENCE), expected)
+    np.testing.assert_array_equal(model.encode_plain(SENTENCE), expected)
 
 
 def test_running_statistics_are_not_updated():

@@ -47,7 +47,7 @@ def hidden_states(bert, tokenizer, text):
 )
 def test_poolings_are_those_of_the_specification(bert, tokenizer, pooling, expected):
     model = Sen2Pro(bert, tokenizer=tokenizer, pooling=pooling, samples=2)
-    vectors = model.sen2vec(TEXTS)
+    vectors = model.encode_plain(TEXTS)
     for text, vector in zip(TEXTS, vectors, strict=True):
         np.testing.assert_allclose(vector, expected(hidden_states(bert, tokenizer, text))[0], atol=1e-5)
     assert model.signature().pooling == pooling
@@ -58,7 +58,7 @@ def test_the_plain_vector_is_that_of_sentence_transformers(minilm):
     texts = ["A man is playing a guitar.", "No.", "word " * 400]
     expected = minilm.encoder.source.encode(texts)
     with pytest.warns(UserWarning, match="1 of 3 sentences is longer than the 256 tokens"):
-        vectors = minilm.sen2vec(texts)
+        vectors = minilm.encode_plain(texts)
     np.testing.assert_allclose(vectors, expected, atol=1e-5)
 
 
@@ -89,11 +89,11 @@ def sentence_transformer(tiny_folder):
 
 def test_a_sentence_transformer_keeps_its_own_modules(sentence_transformer):
     model = Sen2Pro(sentence_transformer, samples=2)
-    np.testing.assert_allclose(model.sen2vec(TEXTS), sentence_transformer.encode(TEXTS), atol=1e-5)
+    np.testing.assert_allclose(model.encode_plain(TEXTS), sentence_transformer.encode(TEXTS), atol=1e-5)
     assert (model.dim, model.signature().pooling, model.signature().geometry) == (8, "cls", "raw")
     other = Sen2Pro(sentence_transformer, samples=2, pooling="mean")
     assert other.dim == 8
-    assert np.abs(other.sen2vec(TEXTS) - model.sen2vec(TEXTS)).max() > 1e-3
+    assert np.abs(other.encode_plain(TEXTS) - model.encode_plain(TEXTS)).max() > 1e-3
 
 
 def test_geometry_follows_a_normalize_module_or_the_similarity(sentence_transformer, tiny_folder):
@@ -114,14 +114,14 @@ def test_truncated_dimensions_and_prompts_are_followed(tiny_folder):
         truncate_dim=10,
     )
     model = Sen2Pro(source, samples=3, normalize=False)
-    np.testing.assert_allclose(model.sen2vec(TEXTS), source.encode(TEXTS), atol=1e-5)
-    query = model.sen2vec(TEXTS, prompt_name="query")
+    np.testing.assert_allclose(model.encode_plain(TEXTS), source.encode(TEXTS), atol=1e-5)
+    query = model.encode_plain(TEXTS, prompt_name="query")
     np.testing.assert_allclose(query, source.encode(TEXTS, prompt_name="query"), atol=1e-5)
     assert model.encode(TEXTS, prompt="one two ").signature.prompt == "one two "
     with pytest.raises(Sen2ProError, match="did you mean 'query'"):
         model.encode(TEXTS, prompt_name="qery")
     source.set_pooling_include_prompt(False)
-    excluded = Sen2Pro(source, samples=3, normalize=False).sen2vec(TEXTS, prompt_name="query")
+    excluded = Sen2Pro(source, samples=3, normalize=False).encode_plain(TEXTS, prompt_name="query")
     np.testing.assert_allclose(excluded, source.encode(TEXTS, prompt_name="query"), atol=1e-5)
     assert np.abs(excluded - query).max() > 1e-3
 
@@ -186,7 +186,7 @@ def test_a_t5_has_one_hash_by_folder_and_by_sentence_transformer(tokenizer, tmp_
     tokenizer.save_pretrained(folder)
     source = SentenceTransformer(modules=[Transformer(str(folder)), Pooling(32, "mean")], device="cpu")
     by_object, by_folder = Sen2Pro(source, samples=2, normalize=False), Sen2Pro(str(folder), samples=2)
-    np.testing.assert_allclose(by_object.sen2vec(TEXTS), by_folder.sen2vec(TEXTS), atol=1e-5)
+    np.testing.assert_allclose(by_object.encode_plain(TEXTS), by_folder.encode_plain(TEXTS), atol=1e-5)
     assert by_object.signature().hash == by_folder.signature().hash
 
 
@@ -203,7 +203,7 @@ def test_a_normalize_module_in_the_middle_stays_there(tiny_folder):
     torch.manual_seed(3)
     modules = [Transformer(str(tiny_folder)), Pooling(32, "mean"), Normalize(), Dense(32, 8)]
     source = SentenceTransformer(modules=modules, device="cpu", similarity_fn_name="dot")
-    np.testing.assert_allclose(Sen2Pro(source, samples=2).sen2vec(TEXTS), source.encode(TEXTS), atol=1e-5)
+    np.testing.assert_allclose(Sen2Pro(source, samples=2).encode_plain(TEXTS), source.encode(TEXTS), atol=1e-5)
 
 
 def test_looking_at_a_model_leaves_its_flags_alone(sentence_transformer):

@@ -17,10 +17,10 @@ TEXTS = [" ".join(WORDS[i : i + n]) for i, n in enumerate([3, 9, 1, 3, 14, 5, 9,
 def test_packed_and_padded_samples_are_the_same(family, tokenizer):
     model = Sen2Pro(build_network(family), tokenizer=tokenizer, samples=3)
     assert model.encoder.packs == (family in PACKED)
-    packed, plain = model.sample(TEXTS), model.sen2vec(TEXTS)
+    packed, plain = model.sample(TEXTS), model.encode_plain(TEXTS)
     model.encoder._first = None  # from here on it is padded
     np.testing.assert_allclose(packed, model.sample(TEXTS), atol=2e-6)
-    np.testing.assert_allclose(plain, model.sen2vec(TEXTS), atol=2e-6)
+    np.testing.assert_allclose(plain, model.encode_plain(TEXTS), atol=2e-6)
 
 
 @pytest.mark.parametrize("pooling", ["mean", "cls", "first-last-avg"])
@@ -58,7 +58,7 @@ def test_the_real_model_is_packed_and_gives_what_sentence_transformers_gives(min
     assert minilm.encoder.packs
     texts = ["A man is playing a guitar.", "Rates.", "The committee met for the third time this year, in Geneva."]
     theirs = minilm.encoder.source.encode(texts, normalize_embeddings=True)
-    np.testing.assert_allclose(minilm.sen2vec(texts), theirs, atol=1e-5)
+    np.testing.assert_allclose(minilm.encode_plain(texts), theirs, atol=1e-5)
 
 
 def test_unpacking_pads_with_zeros():

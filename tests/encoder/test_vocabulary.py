@@ -110,7 +110,7 @@ def test_tokenizers_without_a_file_of_words_are_fine(tmp_path):
     )
     CanineModel(letters).save_pretrained(tmp_path / "letters")
     CanineTokenizer().save_pretrained(tmp_path / "letters")
-    vectors = Sen2Pro(str(tmp_path / "bytes"), samples=2).sen2vec(["the dog runs in the park", "rain today"])
+    vectors = Sen2Pro(str(tmp_path / "bytes"), samples=2).encode_plain(["the dog runs in the park", "rain today"])
     assert np.abs(vectors[0] - vectors[1]).max() > 1e-3
     found = loading.load(Settings(str(tmp_path / "letters")))  # its network cannot be sampled, for another reason
     assert found.texts.size == 0x110000

@@ -47,7 +47,7 @@ def test_one_pass_predicts_variances_better_than_15_samples(distilled, reference
 @pytest.mark.parametrize("source", ["model", "data"])
 def test_the_predicted_mean_is_nearer_than_the_plain_vector(distilled, reference, source):
     texts, truth = reference
-    plain = distilled.sen2vec(texts)
+    plain = distilled.encode_plain(texts)
     error = np.mean((distilled.encode_sources(texts)[source].mean - truth[source].mean) ** 2)
     assert error < 0.8 * np.mean((plain - truth[source].mean) ** 2)
 

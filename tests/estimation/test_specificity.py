@@ -96,7 +96,7 @@ def test_a_wrong_number_of_samples_is_named(tiny, samples):
 def test_the_value_is_the_mean_squared_move_of_inserted_words(tiny):
     text = "the dog runs in the park"
     copies = [insert_word(text, tiny.vocabulary, tiny.seed, sample) for sample in range(4)]
-    vectors = tiny.sen2vec([text, *copies]).astype(float)
+    vectors = tiny.encode_plain([text, *copies]).astype(float)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     expected = ((vectors[1:] - vectors[0]) ** 2).sum(axis=1).mean()
     assert tiny.specificity(text, samples=4).value == pytest.approx(-np.log(expected), rel=1e-4)

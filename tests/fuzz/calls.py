@@ -97,7 +97,7 @@ class Calls(Family):
             asked = json.loads(case.data)
             texts = [asked["inputs"]] if isinstance(asked["inputs"], str) else asked["inputs"]
             if isinstance(texts[0], str) and not asked.get("prompt_name"):
-                expected = originals.tiny().sen2vec(texts)
+                expected = originals.tiny().encode_plain(texts)
                 if asked.get("normalize"):
                     expected /= np.linalg.norm(expected, axis=1, keepdims=True)
                 if np.abs(np.array(answer) - expected).max() > 1e-5:

@@ -19,10 +19,10 @@ import pyarrow.parquet as pq
 from fuzz.engine import Case, Family, Wrong
 from fuzz.mutations import HALF, ODD_TEXTS, odd_value, rewritten, spelled, spoiled
 from sen2pro import Sen2ProError
-from sen2pro.checks import is_blank
 from sen2pro.cli.classify import LabelledSource
 from sen2pro.errors import has_surrogates
 from sen2pro.io.sentences import Record, Source
+from sen2pro.validation import is_blank
 
 SENTENCES = ("the dog runs", "a man plays the guitar", "rain today", "x", "Größe und Maß", "“quoted”, with commas")
 LONGEST = 3000  # bytes of a line: small, so that too long ones come up

@@ -45,10 +45,12 @@ def ask(pipeline, query):
 
 
 def test_embeddings_are_the_plain_vectors(model):
-    np.testing.assert_array_equal(np.float32(Sen2ProTextEmbedder(model).run(KNOWN)["embedding"]), model.sen2vec(KNOWN))
+    np.testing.assert_array_equal(
+        np.float32(Sen2ProTextEmbedder(model).run(KNOWN)["embedding"]), model.encode_plain(KNOWN)
+    )
     documents = [Document(content=text, meta={"number": n}) for n, text in enumerate(HELP)]
     embedded = Sen2ProDocumentEmbedder(model).run(documents)["documents"]
-    np.testing.assert_array_equal(np.float32([each.embedding for each in embedded]), model.sen2vec(HELP))
+    np.testing.assert_array_equal(np.float32([each.embedding for each in embedded]), model.encode_plain(HELP))
     assert [(each.id, each.meta) for each in embedded] == [(each.id, each.meta) for each in documents]
     assert documents[0].embedding is None  # the given documents are left alone
     assert Sen2ProDocumentEmbedder(model).run([]) == {"documents": []}
@@ -57,9 +59,9 @@ def test_embeddings_are_the_plain_vectors(model):
 def test_texts_and_documents_get_the_prompts_of_the_model(bert, tokenizer):
     model, text = Sen2Pro(bert, tokenizer=tokenizer, samples=2), "the dog runs"
     model.encoder.prompts = {"query": "one ", "passage": "two "}
-    assert Sen2ProTextEmbedder(model).run(text)["embedding"] == model.sen2vec(text, prompt="one ").tolist()
+    assert Sen2ProTextEmbedder(model).run(text)["embedding"] == model.encode_plain(text, prompt="one ").tolist()
     (document,) = Sen2ProDocumentEmbedder(model).run([Document(content=text)])["documents"]
-    assert document.embedding == model.sen2vec(text, prompt="two ").tolist()
+    assert document.embedding == model.encode_plain(text, prompt="two ").tolist()
 
 
 def test_a_pipeline_indexes_finds_and_abstains_also_after_yaml():

@@ -394,10 +394,10 @@ class TestSentenceTransformer:
         model = Sen2Pro(bert, tokenizer=tokenizer, samples=2)
         model.encoder.prompts = {"query": "one ", "document": "two "}
         ours, text = sentence_transformer(model), "the dog runs"
-        np.testing.assert_array_equal(ours.encode(text), model.sen2vec(text))
-        np.testing.assert_array_equal(ours.encode_query(text), model.sen2vec(text, prompt="one "))
-        np.testing.assert_array_equal(ours.encode_document(text), model.sen2vec(text, prompt="two "))
-        np.testing.assert_array_equal(ours.encode(text, prompt_name="query"), model.sen2vec(text, prompt="one "))
+        np.testing.assert_array_equal(ours.encode(text), model.encode_plain(text))
+        np.testing.assert_array_equal(ours.encode_query(text), model.encode_plain(text, prompt="one "))
+        np.testing.assert_array_equal(ours.encode_document(text), model.encode_plain(text, prompt="two "))
+        np.testing.assert_array_equal(ours.encode(text, prompt_name="query"), model.encode_plain(text, prompt="one "))
 
     def test_lengths_are_kept_without_normalisation(self, shared_folder):
         theirs = SentenceTransformer(str(shared_folder), device="cpu")

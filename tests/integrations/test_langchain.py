@@ -83,8 +83,8 @@ del Standard, VectorStoreIntegrationTests, EmbeddingsIntegrationTests, Embedding
 
 def test_embeddings_are_the_plain_vectors(model):
     embeddings = Sen2ProEmbeddings(model)
-    np.testing.assert_array_equal(np.float32(embeddings.embed_documents(HELP)), model.sen2vec(HELP))
-    np.testing.assert_array_equal(np.float32(embeddings.embed_query(KNOWN)), model.sen2vec(KNOWN))
+    np.testing.assert_array_equal(np.float32(embeddings.embed_documents(HELP)), model.encode_plain(HELP))
+    np.testing.assert_array_equal(np.float32(embeddings.embed_query(KNOWN)), model.encode_plain(KNOWN))
     assert embeddings.embed_documents([]) == []
 
 
@@ -92,7 +92,7 @@ def test_queries_and_documents_get_the_prompts_of_the_model(bert, tokenizer):
     model = Sen2Pro(bert, tokenizer=tokenizer, samples=2)
     model.encoder.prompts = {"query": "one ", "passage": "two "}
     embeddings = Sen2ProEmbeddings(model)
-    vectors = {prompt: model.sen2vec("the dog runs", prompt=prompt) for prompt in ("one ", "two ")}
+    vectors = {prompt: model.encode_plain("the dog runs", prompt=prompt) for prompt in ("one ", "two ")}
     np.testing.assert_array_equal(np.float32(embeddings.embed_query("the dog runs")), vectors["one "])
     np.testing.assert_array_equal(np.float32(embeddings.embed_documents(["the dog runs"])[0]), vectors["two "])
 

@@ -45,9 +45,9 @@ def found(text, score=None):
 
 def test_embeddings_are_the_plain_vectors(model):
     embedding = Sen2ProEmbedding(model, embed_batch_size=2)
-    np.testing.assert_array_equal(np.float32(embedding.get_text_embedding_batch(HELP)), model.sen2vec(HELP))
-    np.testing.assert_array_equal(np.float32(embedding.get_text_embedding(HELP[0])), model.sen2vec(HELP[0]))
-    np.testing.assert_array_equal(np.float32(embedding.get_query_embedding(KNOWN)), model.sen2vec(KNOWN))
+    np.testing.assert_array_equal(np.float32(embedding.get_text_embedding_batch(HELP)), model.encode_plain(HELP))
+    np.testing.assert_array_equal(np.float32(embedding.get_text_embedding(HELP[0])), model.encode_plain(HELP[0]))
+    np.testing.assert_array_equal(np.float32(embedding.get_query_embedding(KNOWN)), model.encode_plain(KNOWN))
 
 
 @pytest.mark.anyio
@@ -62,25 +62,25 @@ def test_queries_and_texts_get_the_prompts_of_the_model(bert, tokenizer):
     model = Sen2Pro(bert, tokenizer=tokenizer, samples=2)
     model.encoder.prompts = {"query": "one ", "passage": "two "}
     embedding, text = Sen2ProEmbedding(model), "the dog runs"
-    assert embedding.get_query_embedding(text) == model.sen2vec(text, prompt="one ").tolist()
-    assert embedding.get_text_embedding(text) == model.sen2vec(text, prompt="two ").tolist()
+    assert embedding.get_query_embedding(text) == model.encode_plain(text, prompt="one ").tolist()
+    assert embedding.get_text_embedding(text) == model.encode_plain(text, prompt="two ").tolist()
 
 
 def test_an_embedding_is_written_by_its_name(shared_folder):
     written = Sen2ProEmbedding(str(shared_folder), embed_batch_size=7).to_dict()
     again = Sen2ProEmbedding.from_dict(written)
     assert (again.model_name, again.embed_batch_size) == (str(shared_folder), 7)
-    assert again.get_query_embedding("the dog") == Sen2Pro(str(shared_folder)).sen2vec("the dog").tolist()
+    assert again.get_query_embedding("the dog") == Sen2Pro(str(shared_folder)).encode_plain("the dog").tolist()
 
 
 def test_an_embedding_can_be_sent_to_another_process(model):
     again = pickle.loads(pickle.dumps(Sen2ProEmbedding(model)))
-    assert again.get_query_embedding(KNOWN) == model.sen2vec(KNOWN).tolist()
+    assert again.get_query_embedding(KNOWN) == model.encode_plain(KNOWN).tolist()
 
 
 def test_a_vector_index_ranks_by_the_cosine_of_our_vectors(model, retriever):
     nodes = retriever.retrieve(KNOWN)
-    cosine = model.sen2vec(HELP) @ model.sen2vec(KNOWN)
+    cosine = model.encode_plain(HELP) @ model.encode_plain(KNOWN)
     assert [node.node_id for node in nodes] == [str(place) for place in np.argsort(-cosine)]
     np.testing.assert_allclose([node.score for node in nodes], np.sort(cosine)[::-1], atol=1e-6)
 

@@ -76,7 +76,7 @@ def model(shared_folder):
 
 
 def test_plain_vectors_are_the_default(model):
-    expected = Sen2Pro(model).sen2vec(TEXTS)
+    expected = Sen2Pro(model).encode_plain(TEXTS)
     np.testing.assert_array_equal(Sen2ProVectorizer(model).fit_transform(TEXTS), expected)
     np.testing.assert_array_equal(Sen2ProVectorizer(model).transform(np.array(TEXTS)), expected)  # without fit
 
@@ -102,7 +102,7 @@ def test_output_can_be_a_table(tiny, kind):
     table = clone(vectorizer).fit_transform(TEXTS)
     assert isinstance(table, library.DataFrame)
     assert list(table.columns) == vectorizer.get_feature_names_out().tolist()
-    np.testing.assert_array_equal(table.to_numpy(), tiny.sen2vec(TEXTS))
+    np.testing.assert_array_equal(table.to_numpy(), tiny.encode_plain(TEXTS))
 
 
 def test_a_column_of_a_table_is_texts(tiny):

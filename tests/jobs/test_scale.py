@@ -249,20 +249,6 @@ def test_index_and_classify_take_a_folder_of_shards(tmp_path):
     assert (tmp_path / "b.csv").read_text() == (tmp_path / "a.csv").read_text()
 
 
-@pytest.mark.parametrize(("options", "wanted"), [([], None), (["--workers", "3"], 3)])
-def test_ray_uses_all_cpus_unless_a_number_is_given(model, source, tmp_path, monkeypatch, options, wanted):
-    engine = pytest.importorskip("sen2pro.integrations.ray").RayEngine
-    seen = []
-
-    def start(self, model):
-        seen.append(self.workers)
-        raise Sen2ProError("no cluster is needed to see this")
-
-    monkeypatch.setattr(engine, "start", start)
-    run("encode", source, tmp_path / "out.parquet", "-m", model.settings.model, "--engine", "ray", *options)
-    assert seen == [wanted]
-
-
 def test_workers_that_never_begin_say_what_a_script_needs():
     assert '`if __name__ == "__main__":`' in _died(None, 1)
     assert "enough memory" in _died(None, -9)

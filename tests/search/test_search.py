@@ -79,7 +79,7 @@ def test_a_model_without_a_head_and_without_labels_has_no_probabilities(index, t
 def test_queries_and_documents_get_the_prompts_of_the_model(bert, tokenizer):
     model = Sen2Pro(bert, tokenizer=tokenizer, samples=2)
     model.encoder.prompts = {"query": "one ", "passage": "two "}
-    query, document = (model.sen2vec("the dog runs", prompt=prompt) for prompt in ("one ", "two "))
+    query, document = (model.encode_plain("the dog runs", prompt=prompt) for prompt in ("one ", "two "))
     expected = query @ document / (np.linalg.norm(query) * np.linalg.norm(document))
     found = Index.build(model, ["the dog runs"]).search("the dog runs")[0].similarity
     assert found == pytest.approx(float(expected), abs=1e-5)

@@ -78,7 +78,7 @@ def test_rows_may_be_added_and_saved_while_others_search(bert, tokenizer, kind, 
     """Searches never see a half-written batch, and a folder that was written meanwhile can be opened."""
     model = Sen2Pro(bert, tokenizer=tokenizer)
     index = Index.build(model, [f"the dog runs {n}" for n in range(50)], kind=kind)
-    queries, wrong, done = model.sen2vec(["the cat eats"]), [], threading.Event()
+    queries, wrong, done = model.encode_plain(["the cat eats"]), [], threading.Event()
     queries = queries / np.linalg.norm(queries)
 
     def search():

@@ -53,7 +53,7 @@ def fitted_confidence():
 
 
 def brute(model, texts, query, k):
-    vectors = model.sen2vec([query, *texts]).astype(np.float64)
+    vectors = model.encode_plain([query, *texts]).astype(np.float64)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     scores = vectors[1:] @ vectors[0]
     order = np.argsort(-scores)[:k]

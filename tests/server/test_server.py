@@ -83,7 +83,7 @@ def close(ours, theirs):
 
 def test_the_openai_client_gets_the_vectors_of_the_library(client, model):
     answer = client.embeddings.create(input=[MAN, PLAYS], model="all-MiniLM-L6-v2")  # asks for base64 by itself
-    assert close([row.embedding for row in answer.data], model.sen2vec([MAN, PLAYS]))
+    assert close([row.embedding for row in answer.data], model.encode_plain([MAN, PLAYS]))
     assert [row.index for row in answer.data] == [0, 1]
     assert answer.model == "all-MiniLM-L6-v2"
     assert answer.usage.prompt_tokens == sum(map(len, model.encoder.tokens([MAN, PLAYS])))
@@ -95,7 +95,7 @@ def test_numbers_and_base64_say_the_same(server, model):
         for name in ("float", "base64")
     )
     assert np.array_equal(np.float32(numbers), np.frombuffer(base64.b64decode(encoded), "<f4"))
-    assert close(numbers, model.sen2vec(MAN))
+    assert close(numbers, model.encode_plain(MAN))
 
 
 def test_token_ids_of_the_model_stand_for_their_text(client, model):
@@ -103,8 +103,8 @@ def test_token_ids_of_the_model_stand_for_their_text(client, model):
     one = client.embeddings.create(input=ids[0], model="all-MiniLM-L6-v2").data
     two = client.embeddings.create(input=[ids[0], ids[1][1:-1]], model="all-MiniLM-L6-v2").data  # without [CLS], [SEP]
     assert len(one) == 1
-    assert close(one[0].embedding, model.sen2vec(MAN))
-    assert close([row.embedding for row in two], model.sen2vec([MAN, PLAYS]))
+    assert close(one[0].embedding, model.encode_plain(MAN))
+    assert close([row.embedding for row in two], model.encode_plain([MAN, PLAYS]))
 
 
 def test_the_models_own_number_of_dimensions_is_no_other(client):
@@ -157,13 +157,13 @@ def test_a_client_of_text_embeddings_inference_gets_the_vectors_of_the_library(s
     from huggingface_hub import InferenceClient
 
     client = InferenceClient(model=server.url)
-    assert close(client.feature_extraction(MAN), model.sen2vec([MAN]))
-    assert close(client.feature_extraction(MAN, normalize=True, truncate=True), model.sen2vec([MAN]))
+    assert close(client.feature_extraction(MAN), model.encode_plain([MAN]))
+    assert close(client.feature_extraction(MAN, normalize=True, truncate=True), model.encode_plain([MAN]))
 
 
 def test_embed_gives_a_list_of_vectors_also_for_one_text(server, model):
-    assert close(server.post("/embed", {"inputs": MAN}).json(), model.sen2vec([MAN]))
-    assert close(server.post("/embed", {"inputs": [MAN, PLAYS]}).json(), model.sen2vec([MAN, PLAYS]))
+    assert close(server.post("/embed", {"inputs": MAN}).json(), model.encode_plain([MAN]))
+    assert close(server.post("/embed", {"inputs": [MAN, PLAYS]}).json(), model.encode_plain([MAN, PLAYS]))
 
 
 def test_embed_without_normalizing_gives_the_pooled_states(server, model):
@@ -173,7 +173,7 @@ def test_embed_without_normalizing_gives_the_pooled_states(server, model):
 
 
 def test_similarity_is_the_cosine(server, model):
-    a, b, c = model.sen2vec([MAN, PLAYS, MARKET])
+    a, b, c = model.encode_plain([MAN, PLAYS, MARKET])
     body = {"inputs": {"source_sentence": MAN, "sentences": [PLAYS, MARKET]}}
     assert close(server.post("/similarity", body).json(), [a @ b, a @ c])
 
@@ -309,7 +309,7 @@ def test_an_answer_does_not_depend_on_who_else_is_in_the_batch(server, model):
     words = "the cat sat on a mat and then it looked at some other animals in that very old house".split()
     texts = [" ".join(words[n % 7 : n % 7 + 1 + n % 11]) + f" number {n}" for n in range(300)]
     calls = [(texts[n : n + 1 + n % 5], n % 4 == 0) for n in range(200)]
-    plain, gaussian = model.sen2vec(texts), model.encode(texts)
+    plain, gaussian = model.encode_plain(texts), model.encode(texts)
     before = server.metric("sen2pro_batch_texts_count")
     with server.client(limits=httpx.Limits(max_connections=32)) as client, ThreadPoolExecutor(32) as pool:
 

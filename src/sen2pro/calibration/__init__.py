@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from sen2pro.lazy import importer
+from sen2pro import importer
 
 if TYPE_CHECKING:
     from sen2pro.calibration.base import NothingPromised

@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
 from sen2pro.calibration.guarantee import Rule, promise
-from sen2pro.checks import check_seed, share
-from sen2pro.errors import Sen2ProError, Sen2ProWarning, shown
-from sen2pro.types import Array64
+from sen2pro.errors import Sen2ProError, Sen2ProWarning, short_repr
+from sen2pro.validation import Array64, check_seed, parse_fraction
 
 FEWEST = 20  # labelled examples
 _FEWEST_OF_A_KIND = 4  # so that each half has two
@@ -47,9 +46,9 @@ class Confidence(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
 
     def _check_settings(self) -> tuple[int, float]:
         """Return the seed, and the share of the labels that tests promises."""
-        part = share(self.held_out)
+        part = parse_fraction(self.held_out)
         if part is None or part > 0.9:
-            raise Sen2ProError(f"held_out must be a share from 0 to 0.9, not {shown(self.held_out)}")
+            raise Sen2ProError(f"held_out must be a share from 0 to 0.9, not {short_repr(self.held_out)}")
         return check_seed(self.seed), part
 
     def _tested(self) -> Examples:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy.special import expit, logit
 
 from sen2pro.calibration.features import PLAIN
-from sen2pro.types import Array64
+from sen2pro.validation import Array64
 
 STRENGTHS = (0.1, 1.0, 10.0, 100.0, 1000.0)  # of the pull to the shipped coefficients: 1 is that of a few labels
 _STEPS = 50  # of Newton's method, at most

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sen2pro.calibration.candidates import STRENGTHS, WITH, WITHOUT, Fitted, fit, losses, out_of_fold
-from sen2pro.types import Array64
+from sen2pro.validation import Array64
 
 _FOLDS = 5
 _FEW = 200  # pairs: from less, curves of many steps are noise, and the pull to the shipped slope is at least so strong

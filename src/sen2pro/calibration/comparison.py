@@ -9,10 +9,10 @@ from typing import Literal
 import numpy as np
 
 from sen2pro.calibration.default import HIGHEST, shipped
-from sen2pro.checks import SOURCES, check_sentences
 from sen2pro.errors import HeadMissing, Sen2ProError
 from sen2pro.estimation.head import Head
 from sen2pro.model import Sen2Pro
+from sen2pro.validation import SOURCES, check_sentences
 
 _LIKELY, _UNLIKELY = 0.7, 0.3
 _INDISTINCT = 1 - 1e-6  # a cosine of sentences that the network reads as one and the same

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 from sen2pro.io import documents
 from sen2pro.io.documents import NUMBER, TEXT, list_of, record
 from sen2pro.signature import Signature
-from sen2pro.types import Array64
+from sen2pro.validation import Array64
 
 FILE = Path(__file__).with_name("default.json")
 HIGHEST = 5.0  # of the scale of STS, which starts at 0

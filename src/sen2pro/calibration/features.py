@@ -8,13 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from sen2pro.checks import check_sentences
 from sen2pro.distances import distance_pairwise
 from sen2pro.errors import Sen2ProError
 from sen2pro.gaussian import Gaussian
 from sen2pro.model import Sen2Pro
 from sen2pro.signature import Signature
-from sen2pro.types import Array, Array64
+from sen2pro.validation import Array, Array64, check_sentences
 
 PLAIN = ("cosine", "length", "length difference")  # what can be had without a distribution
 _FLOOR = 1e-12  # of a variance, before its logarithm

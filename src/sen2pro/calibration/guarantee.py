@@ -21,9 +21,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import beta, binom
 
-from sen2pro.checks import is_whole
-from sen2pro.errors import Sen2ProError, shown
-from sen2pro.types import Array64
+from sen2pro.errors import Sen2ProError, short_repr
+from sen2pro.validation import Array64, is_whole
 
 STEPS = 50  # thresholds on the list of a fixed sequence, at most
 _POWER = 0.8  # chance of a promise at which labels are said to be enough
@@ -249,12 +248,12 @@ def _checked(scores: ArrayLike, labels: ArrayLike) -> tuple[Array64, Array64]:
     if not np.isfinite(s).all():
         raise Sen2ProError(f"scores must be finite numbers, but number {int(np.argmin(np.isfinite(s)))} is {s.min()}")
     if y.dtype.kind not in "biuf" or not np.isin(y, (0, 1)).all():
-        raise Sen2ProError(f"labels must be true or false (or 1 and 0), not {shown(y.tolist())}")
+        raise Sen2ProError(f"labels must be true or false (or 1 and 0), not {short_repr(y.tolist())}")
     return s, y.astype(np.float64)
 
 
 def _between(name: str, value: float, high: int) -> float:
     number = isinstance(value, (float, np.floating)) or is_whole(value)
     if not number or not 0 < value < high:
-        raise Sen2ProError(f"{name} must be between 0 and {high} (both excluded), not {shown(value)}")
+        raise Sen2ProError(f"{name} must be between 0 and {high} (both excluded), not {short_repr(value)}")
     return float(value)

@@ -21,13 +21,12 @@ from sen2pro.calibration.default import shipped_slope
 from sen2pro.calibration.features import Encoded, encode, features, names
 from sen2pro.calibration.guarantee import Rule
 from sen2pro.calibration.matches import Matches, far_pairs, pair_digest, verdicts
-from sen2pro.checks import check_sentences, listed, share
-from sen2pro.errors import Sen2ProError, Sen2ProWarning, shown
+from sen2pro.errors import Sen2ProError, Sen2ProWarning, short_repr
 from sen2pro.gaussian import Gaussian
 from sen2pro.io.text import check_path
 from sen2pro.model import Sen2Pro
 from sen2pro.signature import MATTERS, Signature
-from sen2pro.types import Array64
+from sen2pro.validation import Array64, as_list, check_sentences, parse_fraction
 
 _OF_THE_FIT = (*MATTERS, "samples", "max_length", "prompt")  # what may not differ between fitting and using
 Sentences = str | Sequence[str] | Encoded
@@ -254,20 +253,22 @@ class MatchConfidence(Confidence):
 
 
 def _checked_labels(labels: Any, match_from: float | None) -> Array64:
-    values = np.asarray(listed(labels, "a list of labels"))
+    values = np.asarray(as_list(labels, "a list of labels"))
     if values.ndim != 1:
         raise Sen2ProError(f"labels must be a list of numbers, not of shape {values.shape}")
     if values.dtype.kind not in "biuf" or not np.isfinite(values).all():
-        raise Sen2ProError(f"labels must be numbers: 1 for a match and 0 for none, not {shown(values[0].item())}")
+        raise Sen2ProError(f"labels must be numbers: 1 for a match and 0 for none, not {short_repr(values[0].item())}")
     if match_from is not None:
-        if share(match_from) is None and not (isinstance(match_from, (int, float)) and np.isfinite(match_from)):
-            raise Sen2ProError(f"match_from must be a number, not {shown(match_from)}")
+        if parse_fraction(match_from) is None and not (
+            isinstance(match_from, (int, float)) and np.isfinite(match_from)
+        ):
+            raise Sen2ProError(f"match_from must be a number, not {short_repr(match_from)}")
         y = (values >= match_from).astype(np.float64)
     else:
         kinds = np.unique(values)
         if not np.isin(kinds, (0, 1)).all():
             raise Sen2ProError(
-                f"labels must be 1 (a match) and 0, but there are {len(kinds)} kinds: {shown(kinds.tolist())}. "
+                f"labels must be 1 (a match) and 0, but there are {len(kinds)} kinds: {short_repr(kinds.tolist())}. "
                 "If they are grades, say from which grade on they are a match, for instance match_from=4"
             )
         y = values.astype(np.float64)

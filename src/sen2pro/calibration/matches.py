@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sen2pro.calibration.features import Encoded
 from sen2pro.calibration.guarantee import Rule
 from sen2pro.io.encoding import is_far
-from sen2pro.types import Array64
+from sen2pro.validation import Array64
 
 
 @dataclass(frozen=True, eq=False)

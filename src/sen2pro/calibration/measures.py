@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sen2pro.errors import Sen2ProError
-from sen2pro.types import Array64
+from sen2pro.validation import Array64
 
 BINS = 15
 ANSWERED = 0.8  # the share of texts that a classifier answers, those that it is surest of

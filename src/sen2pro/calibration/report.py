@@ -12,7 +12,7 @@ from scipy.special import expit
 
 from sen2pro.calibration.candidates import TITLES, losses
 from sen2pro.calibration.measures import calibration_error, interval, mean_statistic, paired_bootstrap
-from sen2pro.types import Array64
+from sen2pro.validation import Array64
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from sen2pro.calibration.search_features import EXTRAS, PARTS
 from sen2pro.calibration.search_fitting import Fitted as SearchFitted
 from sen2pro.calibration.search_fitting import Later, Logistic
 from sen2pro.calibration.search_report import SearchReport
-from sen2pro.errors import Sen2ProError, shown
+from sen2pro.errors import Sen2ProError, short_repr
 from sen2pro.io import documents
 from sen2pro.io.atomic import new_folder
 from sen2pro.io.documents import COUNT, NULL, NUMBER, TEXT, WHOLE, Check, either, list_of, one_of_texts, record
@@ -200,7 +200,7 @@ def _mask(rows: list[int], n: int, place: str) -> NDArray[np.bool_]:
     """Return a mask (n,) of some rows."""
     mask = np.zeros(n, bool)
     if any(row >= n for row in rows):
-        raise Sen2ProError(f"{place} must hold numbers of rows below {n}, not {shown(max(rows))}; fit again")
+        raise Sen2ProError(f"{place} must hold numbers of rows below {n}, not {short_repr(max(rows))}; fit again")
     mask[rows] = True
     return mask
 

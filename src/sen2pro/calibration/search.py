@@ -16,10 +16,9 @@ from sen2pro.calibration.guarantee import Rule
 from sen2pro.calibration.search_features import EXTRAS, Extras, Hits, check_hits, check_right
 from sen2pro.calibration.search_fitting import better, choose_both, fit_later, judged
 from sen2pro.calibration.search_report import SearchReport, compared
-from sen2pro.checks import check_whole
-from sen2pro.errors import Sen2ProError, shown
+from sen2pro.errors import Sen2ProError, short_repr
 from sen2pro.io.text import check_path
-from sen2pro.types import Array64
+from sen2pro.validation import Array64, check_whole
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -135,7 +134,7 @@ class SearchConfidence(Confidence):
         hits = self._checked(scores, extras)
         depths = self._conditional(hits)
         if not isinstance(share, float) or not 0 < share < 1:
-            raise Sen2ProError(f"share must be between 0 and 1 (both excluded), not {shown(share)}")
+            raise Sen2ProError(f"share must be between 0 and 1 (both excluded), not {short_repr(share)}")
         self._tested()
         place = int(np.ceil((len(self.depths_) + 1) * share - 1e-9))
         if place > len(self.depths_):

@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import softmax
 
-from sen2pro.arrays import check_numbers
 from sen2pro.errors import Sen2ProError, first_line
-from sen2pro.types import Array64
+from sen2pro.validation import Array64, check_numbers
 
 FEWEST_HITS = 2
 # From the simplest to the largest: of candidates that are about as good, the first is taken. Each starts with the first

@@ -12,7 +12,7 @@ from sen2pro.calibration.candidates import Scale, logistic, losses
 from sen2pro.calibration.choosing import about_as_good
 from sen2pro.calibration.search_features import DESIGNS, DISTRIBUTION, TEMPERATURES, Hits, columns, entropy
 from sen2pro.errors import Sen2ProError
-from sen2pro.types import Array64
+from sen2pro.validation import Array64
 
 PENALTIES = (1.0, 10.0, 100.0)  # of the squared weights of features that vary by 1
 SLOPE = 1.0  # to which few labels are drawn: a first score higher by its spread makes the odds e times as large

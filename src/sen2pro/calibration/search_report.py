@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sen2pro.calibration.report import Line, gained, measured, table
-from sen2pro.types import Array64
+from sen2pro.validation import Array64
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import numpy as np
 
 from sen2pro.classification.heads import Design, Scaling, Weights, at_temperatures, fit
 from sen2pro.gaussian import Gaussian
-from sen2pro.types import Array64, Labels
+from sen2pro.validation import Array64, Labels
 
 C_VALUES = (1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0)
 TEMPERATURES = 2.0 ** -np.arange(-2, 10.5, 0.5)

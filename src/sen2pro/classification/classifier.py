@@ -14,21 +14,20 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from sen2pro.checks import check_sentences, check_whole, listed
 from sen2pro.classification import saving
 from sen2pro.classification.checkpoints import Checkpoint
 from sen2pro.classification.choosing import C_VALUES, Fold, choose, folds
 from sen2pro.classification.heads import FEATURES, HEADS, probabilities
 from sen2pro.classification.labels import check_classes, check_labels, to_numbers
 from sen2pro.classification.training import FineTuning, Part, fine_tuned
-from sen2pro.errors import HeadMissing, Sen2ProError, one_of, shown
+from sen2pro.errors import HeadMissing, Sen2ProError, one_of, short_repr
 from sen2pro.gaussian import Gaussian
 from sen2pro.io.text import check_path
 from sen2pro.model import Sen2Pro
 from sen2pro.progress import Show
 from sen2pro.settings import DEFAULT_MODEL, METHODS, WITHOUT_SAMPLES, Settings
 from sen2pro.signature import Signature, check_comparable
-from sen2pro.types import Array64, Labels
+from sen2pro.validation import Array64, Labels, as_list, check_sentences, check_whole
 
 Sentences = Sequence[str] | Gaussian
 Answers = Sequence[Any] | NDArray[Any]
@@ -145,9 +144,9 @@ class Sen2ProClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         one_of("head", self.head, ("auto", *HEADS))
         real = isinstance(self.C, Real) and not isinstance(self.C, bool)
         if self.C is not None and not (real and 0 < float(self.C) < 1e300):
-            raise Sen2ProError(f"C must be a number above 0, or None to have it chosen, not {shown(self.C)}")
+            raise Sen2ProError(f"C must be a number above 0, or None to have it chosen, not {short_repr(self.C)}")
         if not isinstance(self.finetune, (bool, FineTuning)):
-            raise Sen2ProError(f"finetune is True, False or a FineTuning, not {shown(self.finetune)}")
+            raise Sen2ProError(f"finetune is True, False or a FineTuning, not {short_repr(self.finetune)}")
         return {
             "features": FEATURES if self.features == "auto" else (self.features,),
             "heads": HEADS if self.head == "auto" else (self.head,),
@@ -287,12 +286,12 @@ def _checked(X: Any) -> list[str] | Gaussian:
         return X
     if isinstance(X, str):
         raise Sen2ProError("give a list of sentences or a batch of Gaussians, not a single text")
-    texts = listed(X, "a list of sentences or a batch of Gaussians")
+    texts = as_list(X, "a list of sentences or a batch of Gaussians")
     for row, text in enumerate(texts):
         if not isinstance(text, str):
             raise Sen2ProError(
-                f"sentence {row} is not a text but {type(text).__name__}: {shown(text)}; give texts, or a batch of "
-                "Gaussians itself: not its means, and not a list of them (Gaussian.concatenate makes one batch)"
+                f"sentence {row} is not a text but {type(text).__name__}: {short_repr(text)}; give texts, or a batch "
+                "of Gaussians itself: not its means, and not a list of them (Gaussian.concatenate makes one batch)"
             )
     return check_sentences(texts)
 
@@ -302,7 +301,7 @@ def _checked_validation(validation: Any, classes: NDArray[Any]) -> tuple[list[st
     if validation is None:
         return None
     if not isinstance(validation, (tuple, list)) or len(validation) != 2 or isinstance(validation[0], str):
-        raise Sen2ProError(f"validation is a pair (sentences, labels), not {shown(validation)}")
+        raise Sen2ProError(f"validation is a pair (sentences, labels), not {short_repr(validation)}")
     sentences = _checked(validation[0])
     if not len(sentences):
         raise Sen2ProError("there are no sentences in the validation set; leave it out to choose by cross-validation")

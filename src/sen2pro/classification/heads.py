@@ -15,7 +15,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 from sen2pro.gaussian import Gaussian
-from sen2pro.types import Array64, Labels
+from sen2pro.validation import Array64, Labels
 
 FEATURES, HEADS = ("mean", "mean+variance"), ("expected", "sampled")
 # The variances of a sentence say far less of its topic than its mean does, and ten examples cannot teach a head to

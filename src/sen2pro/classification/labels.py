@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import DataConversionWarning
 
-from sen2pro.arrays import as_array
-from sen2pro.checks import check_text
-from sen2pro.errors import Sen2ProError, shown, some
+from sen2pro.errors import Sen2ProError, join_names, short_repr
+from sen2pro.validation import as_array, check_text
 
 _KINDS = ("text", "whole number", "truth value")
 _LARGEST, _LARGEST_FLOAT = 2**63 - 1, 2**53  # up to which an int64 and a float hold every whole number
@@ -35,18 +34,18 @@ def check_labels(labels: Any, rows: int) -> NDArray[Any]:
             raise Sen2ProError(f"row {row} has no label ({label!r}); give one, or leave the row out")
         if kind != kinds[0]:
             raise Sen2ProError(
-                f"labels of mixed types: row 0 has {kinds[0]} {shown(listed[0])}, row {row} has {kind} {shown(label)}; "
-                "turn all into texts or all into whole numbers"
+                f"labels of mixed types: row 0 has {kinds[0]} {short_repr(listed[0])}, row {row} has {kind} "
+                f"{short_repr(label)}; turn all into texts or all into whole numbers"
             )
         if kind not in _KINDS:
             raise Sen2ProError(
-                f"Unknown label type: row {row} has a {kind} as its label ({shown(label)}); labels are texts, whole "
-                "numbers or truth values"
+                f"Unknown label type: row {row} has a {kind} as its label ({short_repr(label)}); labels are texts, "
+                "whole numbers or truth values"
             )
         if kind == "text" and "\0" in check_text(f"the label of row {row}", label):
-            raise Sen2ProError(f"the label of row {row} holds a NUL character: {shown(label)}; take it out")
+            raise Sen2ProError(f"the label of row {row} holds a NUL character: {short_repr(label)}; take it out")
         if kind == "whole number" and not -largest <= label <= largest:
-            raise Sen2ProError(f"the label of row {row} is too large a number: {shown(label)}; give it as a text")
+            raise Sen2ProError(f"the label of row {row} is too large a number: {short_repr(label)}; give it as a text")
     return np.array(listed)
 
 
@@ -109,7 +108,7 @@ def to_numbers(labels: NDArray[Any], classes: NDArray[Any], what: str = "label")
     for row, label in enumerate(labels.tolist()):
         if label not in known:
             raise Sen2ProError(
-                f"{what} {label!r} of row {row} was never seen in training; the classes are: {some(list(known))}. "
-                "Leave the row out, or train on examples of that class too"
+                f"{what} {label!r} of row {row} was never seen in training; the classes are: {join_names(list(known))}"
+                ". Leave the row out, or train on examples of that class too"
             )
     return np.array([known[label] for label in labels.tolist()], np.int64)

@@ -12,20 +12,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sen2pro import __version__
-from sen2pro.checks import SOURCES
 from sen2pro.classification.choosing import Choice
 from sen2pro.classification.heads import FEATURES, HEADS, Scaling, Weights
 from sen2pro.classification.labels import check_labels
 from sen2pro.classification.training import FineTuning
 from sen2pro.encoder.resolve import OWN_NAMES
-from sen2pro.errors import Sen2ProError, shown
+from sen2pro.errors import Sen2ProError, short_repr
 from sen2pro.io import documents, tensors
 from sen2pro.io.atomic import new_folder, write_text
 from sen2pro.io.documents import COUNT, NULL, NUMBER, TEXT, TRUTH, WHOLE, either, list_of, one_of_texts, record
 from sen2pro.model import Sen2Pro
 from sen2pro.settings import ADDED_LATER, JSON_CHECKS, METHODS, arguments
 from sen2pro.signature import Signature
-from sen2pro.types import Array64
+from sen2pro.validation import SOURCES, Array64
 
 if TYPE_CHECKING:
     from sen2pro.classification.classifier import Sen2ProClassifier
@@ -171,8 +170,8 @@ def _read(folder: Path) -> tuple[dict[str, Any], dict[str, Array64]]:
     config = documents.read(folder / CONFIG, lambda *_: None)
     if config.get("format") not in (2, FORMAT):
         raise Sen2ProError(
-            f"it is of format {shown(config.get('format'))}, but sen2pro {__version__} reads format {FORMAT} (to read "
-            f"it, install sen2pro {config.get('version', 'of its time')})"
+            f"it is of format {short_repr(config.get('format'))}, but sen2pro {__version__} reads format {FORMAT} (to "
+            f"read it, install sen2pro {config.get('version', 'of its time')})"
         )
     numbers = tensors.read(folder / TENSORS, _NUMBERS)
     if config.pop("hash", None) != _hash(config, numbers):

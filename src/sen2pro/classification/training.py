@@ -20,7 +20,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from sen2pro.checks import check_whole
 from sen2pro.classification.checkpoints import Checkpoint
 from sen2pro.classification.choosing import C_VALUES, Choice, Fold, choose
 from sen2pro.errors import Sen2ProError
@@ -28,7 +27,7 @@ from sen2pro.gaussian import Gaussian
 from sen2pro.model import Sen2Pro
 from sen2pro.progress import Show, progress
 from sen2pro.sampling.edits import edit
-from sen2pro.types import Labels
+from sen2pro.validation import Labels, check_whole
 
 if TYPE_CHECKING:
     from sen2pro.classification.classifier import Sen2ProClassifier
@@ -199,7 +198,7 @@ class Trainer:
 
     def loss(self, train: Part, judges: Part, classes: int) -> float:
         """Return the log-loss on the judges of the best head on plain vectors: one pass of each sentence."""
-        vectors = [self.model.sen2vec(part.texts) for part in (train, judges)]
+        vectors = [self.model.encode_plain(part.texts) for part in (train, judges)]
         points = [Gaussian(each, np.zeros_like(each)) for each in vectors]
         fold = Fold(points[0], train.labels, points[1], judges.labels)
         best = choose([fold], classes, features=("mean",), heads=("expected",), c_values=C_VALUES, seed=self.seed)

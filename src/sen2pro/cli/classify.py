@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option, Typer
 
-from sen2pro.cli import engines, options
+from sen2pro.cli import options
 from sen2pro.cli.terminal import Console
-from sen2pro.errors import Sen2ProError, shown, some
+from sen2pro.cli.workers import Restart, Workers, encode_first, notes_of
+from sen2pro.errors import Sen2ProError, join_names, short_repr
 from sen2pro.io.atomic import replacing
 from sen2pro.io.sentences import Record, Source
 from sen2pro.io.text import LONGEST_LINE, check_path
@@ -25,7 +26,7 @@ from sen2pro.progress import progress
 if TYPE_CHECKING:
     from sen2pro.classification import Sen2ProClassifier
     from sen2pro.jobs import Summary
-    from sen2pro.types import Array64, Labels
+    from sen2pro.validation import Array64, Labels
 
 Label = tuple[str | int, str]  # and where it stands first
 _CHUNK = 256  # sentences in memory at once
@@ -83,13 +84,13 @@ class LabelledSource(Source):
         """Refuse labels that are none of the classes."""
         unknown = [name for name in self.labels if name not in classes]
         remedy = "Correct it, leave such rows out, or train with examples of it"
-        known = f"the classes are: {some(list(classes))}. {remedy}"
+        known = f"the classes are: {join_names(list(classes))}. {remedy}"
         self._refuse(unknown, "label", "was never seen in training", known)
 
     def _refuse(self, names: list[str], kind: str, what: str, remedy: str) -> None:
         if names:
             (first, place), *more = [self.labels[name] for name in names]
-            others = f" (also: {some([value for value, _ in more])})" if more else ""
+            others = f" (also: {join_names([value for value, _ in more])})" if more else ""
             raise self._wrong(place, f"{kind} {first!r} {what}{others}; {remedy}")
 
     def _from_row(self, place: str, row: dict[str, Any]) -> Record:
@@ -99,7 +100,9 @@ class LabelledSource(Source):
         if label is None or label == "":
             raise self._wrong(place, f"there is no label in column {name!r}; leave the row out")
         if not isinstance(label, (str, int)) or (isinstance(label, int) and abs(label) >= 1 << 63):
-            raise self._wrong(place, f"the label is neither a text nor a whole number of 64 bits but {shown(label)}")
+            raise self._wrong(
+                place, f"the label is neither a text nor a whole number of 64 bits but {short_repr(label)}"
+            )
         first, where = next(iter(self.labels.values()), (label, place))
         if type(label) is not type(first):
             both = f"{label!r} here, {first!r} on {where}"
@@ -266,21 +269,20 @@ def predict(
     encoded: Annotated[
         bool, Option("--encoded", help="The input is what sen2pro encode wrote, a file or a folder of shards.")
     ] = False,
-    workers: engines.Workers = None,
-    engine: engines.EngineName = "local",
-    address: engines.Address = None,
-    restart: engines.Restart = False,
+    workers: Workers = None,
+    restart: Restart = False,
 ) -> None:
     """Predict the class of each sentence of a file, with its probability.
 
     Streams: memory does not grow with the file. The output has the columns text, label (what was predicted) and
     probability; it appears under its name only when it is complete.
 
-    With --workers or --engine ray, the sentences are encoded first, into OUTPUT.parts. A run that was stopped or killed
-    goes on where it was if the same command is given again.
+    With --workers, the sentences are encoded first, into OUTPUT.parts. A run that was stopped or killed resumes when
+    you run the same command again.
     """
-    crowd = engines.Crowd(workers, engine, address, restart)
-    first = crowd.is_wanted(encoded=encoded)
+    from sen2pro.jobs import shards_for
+
+    first = encode_first(workers, restart=restart, encoded=encoded)
     path = options.check_output(output, (".csv", ".tsv", ".jsonl"), [input], overwrite=overwrite)
     reading: dict[str, Any] = {
         "column": column, "id_column": id_column, "skip_blank": skip_blank, "longest_line": longest_line,
@@ -296,7 +298,8 @@ def predict(
             predicted = _from_encoded(classifier, input)
         elif first:
             classifier = _classifier(folder, model)
-            done = until_written.enter_context(crowd.encoded(classifier.encoder, input, path, **reading))
+            run = shards_for(classifier.encoder, input, path, workers=workers or 1, restart=restart, **reading)
+            done = until_written.enter_context(run)
             if not done.report.rows:
                 until_written.close()  # there is nothing to go on with
                 raise Sen2ProError(f"there are no sentences in {input}")
@@ -306,7 +309,7 @@ def predict(
             classifier, predicted = _load(folder, model, Source(input, **reading))
         total = _write(path, classifier.classes_.tolist(), predicted, ids=ids, overwrite=overwrite)
     Console().say(f"{total} sentence{'s' * (total != 1)} -> {output}")
-    notes = [*options.together(gathered, total), *(engines.notes_of(done) if done else ())]
+    notes = [*options.together(gathered, total), *(notes_of(done) if done else ())]
     options.report(notes, classifier.signature_, far=done.report.far if done else 0, total=total)
 
 

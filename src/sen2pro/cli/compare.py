@@ -52,7 +52,7 @@ def _measures(model: Any, a: str, b: str, gathered: list[Sen2ProWarning]) -> Non
     with options.notes() as more:
         parts = model.encode_sources([a, b])
         both = model.join(parts)
-        plain = model.sen2vec([a, b]).astype(np.float64)
+        plain = model.encode_plain([a, b]).astype(np.float64)
     cosine = plain[0] @ plain[1] / max(np.linalg.norm(plain[0]) * np.linalg.norm(plain[1]), 1e-30)
     similarity = model.similarity_pairwise(both[:1], both[1:])[0]
 

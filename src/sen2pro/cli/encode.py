@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
-from sen2pro.cli import engines, options
+from sen2pro.cli import options
 from sen2pro.cli.terminal import Console
+from sen2pro.cli.workers import Restart, Workers, notes_of
 from sen2pro.io.text import LONGEST_LINE
 
 if TYPE_CHECKING:
@@ -35,10 +36,8 @@ def encode(
     skip_blank: options.SkipBlank = False,
     on_error: Annotated[str, Option(help="At a row that cannot be read or encoded: fail, or skip it.")] = "fail",
     shards: Annotated[bool, Option("--shards", help="Write a folder of Parquet files.")] = False,
-    workers: engines.Workers = None,
-    engine: engines.EngineName = "local",
-    address: engines.Address = None,
-    restart: engines.Restart = False,
+    workers: Workers = None,
+    restart: Restart = False,
     overwrite: options.Overwrite = False,
     batch_size: Annotated[
         int | None, Option(help="Forward passes at once: speed and memory, not the result. (default: what fits)", min=1)
@@ -47,22 +46,20 @@ def encode(
     """Turn files of sentences into a file of Gaussians.
 
     Streams: memory does not grow with the files. The output appears under its name only when it is complete. A run
-    that was stopped or killed goes on where it was if the same command is given again.
+    that was stopped or killed resumes when you run the same command again.
     """
     from sen2pro.jobs import encode_files
 
-    crowd = engines.Crowd(workers, engine, address)
     with options.notes() as gathered:
         done = encode_files(
-            crowd.model(settings), input, output, column=column, id_column=id_column, keep=keep_column or (),
+            lambda: options.load(**settings), input, output, column=column, id_column=id_column, keep=keep_column or (),
             text=text, skip_blank=skip_blank, on_error=on_error, shards=shards, workers=workers or 1,
-            engine=crowd.start(settings["device"]), restart=restart, overwrite=overwrite,
-            batch_size=batch_size, longest_line=longest_line,
+            restart=restart, overwrite=overwrite, batch_size=batch_size, longest_line=longest_line,
         )  # fmt: skip
     Console().say(str(done))
     _show_skipped(done)
     report = done.report
-    options.report([*gathered, *engines.notes_of(done)], done.signature, far=report.far, total=report.rows)
+    options.report([*gathered, *notes_of(done)], done.signature, far=report.far, total=report.rows)
 
 
 def _show_skipped(done: Summary) -> None:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
-from sen2pro.cli import engines, options
+from sen2pro.cli import options
 from sen2pro.cli.terminal import Console
+from sen2pro.cli.workers import Restart, Workers, encode_first, notes_of
 from sen2pro.errors import Sen2ProError, one_of
 from sen2pro.io.rows import DocumentSource
 from sen2pro.io.text import LONGEST_LINE, check_path
@@ -56,24 +57,22 @@ def index(
     skip_blank: options.SkipBlank = False,
     longest_line: options.LongestLine = LONGEST_LINE,
     overwrite: options.Overwrite = False,
-    workers: engines.Workers = None,
-    engine: engines.EngineName = "local",
-    address: engines.Address = None,
-    restart: engines.Restart = False,
+    workers: Workers = None,
+    restart: Restart = False,
 ) -> None:
     """Make an index of a file, for sen2pro search.
 
     Streams: memory holds the index and nothing else that grows. With an address the texts go into a database.
 
-    With --workers or --engine ray, the texts are encoded first, into OUTPUT.parts (for a database NAME.parts in the
-    current folder). A run that was stopped or killed goes on where it was if the same command is given again. Such a
-    run has no plain vectors, so documents are ranked by the cosine of their means.
+    With --workers, the texts are encoded first, into OUTPUT.parts (for a database NAME.parts in the current folder).
+    A run that was stopped or killed resumes when you run the same command again. Such a run has no plain vectors, so
+    documents are ranked by the cosine of their means.
     """
-    from sen2pro.search.index import Index
+    from sen2pro.jobs import shards_for
+    from sen2pro.search.index import Index, search_model
     from sen2pro.search.stores import is_address
 
-    crowd = engines.Crowd(workers, engine, address, restart)
-    crowd_first = crowd.is_wanted(encoded=encoded)
+    first = encode_first(workers, restart=restart, encoded=encoded)
     store = output if is_address(output) else None
     if store is None:
         _check_folder(output, overwrite)
@@ -91,15 +90,14 @@ def index(
                 raise Sen2ProError("a file of sen2pro encode has its own columns; leave --column and the like out")
             model = options.load(**settings)
             made = Index.from_file(model, input, metadata=metadata, **more)
-        elif crowd_first:
-            kept = metadata or []
-            # A cluster may have GPUs where this machine has none.
-            model = options.load(**settings | ({"device": None} if crowd.is_cluster else {}))
+        elif first:
+            kept, model = metadata or [], options.load(**settings)
             _check_before(model, kept, more)
             place = Path(name) if store else check_path(output)
-            done = until_saved.enter_context(
-                crowd.encoded(_encoder(crowd, model, settings), input, place, settings["device"], keep=kept, **reading)
+            run = shards_for(
+                search_model(model), input, place, workers=workers or 1, restart=restart, keep=kept, **reading
             )
+            done = until_saved.enter_context(run)
             made = Index.from_file(model, done.output, metadata=kept, **more)
         else:
             source = DocumentSource(input, metadata=metadata or (), **reading)
@@ -116,7 +114,7 @@ def index(
     Console().say(f"{total} text{'s' * (total != 1)} -> {output}")
     signature = made.signature
     made.close()
-    notes = [*options.together(gathered, total), *(engines.notes_of(done) if done else ())]
+    notes = [*options.together(gathered, total), *(notes_of(done) if done else ())]
     options.report(notes, signature, far=done.report.far if done else 0, total=total)
 
 
@@ -128,20 +126,13 @@ def _check_before(model: Sen2Pro, metadata: list[str], more: dict[str, Any]) -> 
 
     if prompt := prompt_of_documents(model):
         raise Sen2ProError(
-            f"this model puts {prompt!r} before each document, which workers cannot; leave --workers and --engine out"
+            f"this model puts {prompt!r} before each document, which workers cannot; leave --workers out"
         )
     for key in metadata:
         check_key(key)
     one_of("duplicates", more["duplicates"], DUPLICATES)
     describe(model, more["store"], more["kind"], more["rerank"], "mean-cosine")
     check_new(more["store"], more["name"], overwrite=more["overwrite"], allow_pickle=more["allow_pickle"])
-
-
-def _encoder(crowd: engines.Crowd, model: Sen2Pro, settings: dict[str, Any]) -> Any:
-    """Return what encodes documents, in one pass: on a cluster by its settings, each actor on its own device."""
-    from sen2pro.search.index import search_model
-
-    return crowd.model(settings | {"method": "one-pass"}) if crowd.is_cluster else search_model(model)
 
 
 def _check_folder(output: str, overwrite: bool) -> None:

@@ -18,7 +18,6 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, nn
 
-from sen2pro.checks import check_text
 from sen2pro.encoder.dropout import KeyedDropout, Site, Tokens, mode
 from sen2pro.encoder.folders import Understood, weights_hash
 from sen2pro.encoder.loading import (
@@ -36,6 +35,7 @@ from sen2pro.encoder.packing import PACKED, Layout, register
 from sen2pro.encoder.propagation import Propagation
 from sen2pro.errors import Sen2ProError, TruncationWarning, one_of
 from sen2pro.settings import Settings
+from sen2pro.validation import check_text
 
 _PROBES = ("a probe of this network", "a longer probe of this network, with more words in it")
 

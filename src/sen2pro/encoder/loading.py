@@ -18,7 +18,7 @@ from sen2pro.encoder.resolve import known_hash, resolve
 from sen2pro.encoder.texts import LibraryTokenizer, TextTokenizer
 from sen2pro.encoder.trust import check_folder, check_types, check_weights, fetching_nothing
 from sen2pro.encoder.vocabulary import check_vocabulary
-from sen2pro.errors import Sen2ProError, shown
+from sen2pro.errors import Sen2ProError, short_repr
 from sen2pro.settings import Settings
 
 
@@ -55,9 +55,11 @@ def load(settings: Settings, *, native: bool = True) -> Parts:
     model, tokenizer, device = settings.model, settings.tokenizer, settings.device
     folder, name = None, ""
     if device is not None and not isinstance(device, (str, torch.device)):
-        raise Sen2ProError(f"device must be a text such as 'cpu' or 'cuda', not {shown(device)}")
+        raise Sen2ProError(f"device must be a text such as 'cpu' or 'cuda', not {short_repr(device)}")
     if tokenizer is not None and not isinstance(tokenizer, (str, Path)) and not hasattr(tokenizer, "model_max_length"):
-        raise Sen2ProError(f"tokenizer must be a tokenizer of transformers, or the name of one, not {shown(tokenizer)}")
+        raise Sen2ProError(
+            f"tokenizer must be a tokenizer of transformers, or the name of one, not {short_repr(tokenizer)}"
+        )
     if isinstance(model, (str, Path)):
         pickle, code = settings.allow_pickle, settings.trust_remote_code
         folder = resolve(str(model), revision=settings.revision, allow_pickle=pickle, code=code)

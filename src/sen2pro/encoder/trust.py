@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from sen2pro.errors import Sen2ProError, shown, some
+from sen2pro.errors import Sen2ProError, join_names, short_repr
 from sen2pro.io import documents
 
 # The modules of sentence-transformers that hold numbers only.
@@ -134,13 +134,13 @@ def _object(path: Path) -> dict[str, Any]:
 def _check_transformer(folder: Path, file: str, config: dict[str, Any]) -> None:
     unknown = sorted(set(config) - set(_TRANSFORMER))
     if unknown:
-        raise _needs_code(folder, f"{file} sets {some(unknown)}")
+        raise _needs_code(folder, f"{file} sets {join_names(unknown)}")
     for group in (*_KEYWORDS, "modality_config"):
         _OBJECT(config.get(group) or {}, f"{folder / file}: '{group}'")
     for group in _KEYWORDS:
         unknown = sorted(set(config.get(group) or {}) - set(_HARMLESS))
         if unknown:
-            raise _needs_code(folder, f"{file} sets {some(unknown)} in {group!r}")
+            raise _needs_code(folder, f"{file} sets {join_names(unknown)} in {group!r}")
     for about in (config.get("modality_config") or {}).values():
         if isinstance(about, dict) and about.get("method", "forward") != "forward":
             raise _needs_code(folder, f"{file} calls the method {about['method']!r}")
@@ -153,7 +153,7 @@ def _check_implementations(folder: Path, file: str, value: Any) -> None:
     for name, inner in entries:
         chosen = inner.values() if isinstance(inner, dict) else [inner]
         if name in _IMPLEMENTATIONS and any(each not in _OWN_IMPLEMENTATIONS for each in chosen):
-            raise _needs_code(folder, f"{file} sets {name} to {shown(inner)}")
+            raise _needs_code(folder, f"{file} sets {name} to {short_repr(inner)}")
         _check_implementations(folder, file, inner)
 
 

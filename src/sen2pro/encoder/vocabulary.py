@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sen2pro.errors import Sen2ProError, some
+from sen2pro.errors import Sen2ProError, join_names
 
 if TYPE_CHECKING:
     from sen2pro.encoder.texts import TextTokenizer
@@ -24,7 +24,7 @@ def check_vocabulary(tokenizer: TextTokenizer, rows: int | None, folder: Path | 
     missing = "" if folder is None or any(folder.rglob("tokenizer.json")) else "There is no tokenizer.json. "
     remedy = f"{missing}Copy the whole folder of the model, or pass the tokenizer that belongs to it (tokenizer=...)"
     if len(numbers.keys() - tokenizer.special) < 2:  # without a file, T5's tokenizer has one: "▁"
-        raise Sen2ProError(f"the tokenizer{where} knows no words, only {some(sorted(numbers), 5)}. {remedy}")
+        raise Sen2ProError(f"the tokenizer{where} knows no words, only {join_names(sorted(numbers), 5)}. {remedy}")
     if rows is None:
         return
     greatest = max(numbers.values())

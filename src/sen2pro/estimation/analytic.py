@@ -20,7 +20,7 @@ from sen2pro.estimation.head import TRANSFORMS, Linear, basis, few_layers
 from sen2pro.io import documents, tensors
 from sen2pro.io.text import check_path
 from sen2pro.sampling.states import States
-from sen2pro.types import Array64
+from sen2pro.validation import Array64
 
 CONFIG, TENSORS = "sen2pro_analytic.json", "sen2pro_analytic.safetensors"
 _PARTS = {

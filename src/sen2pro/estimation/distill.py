@@ -17,8 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sen2pro import __version__
-from sen2pro.checks import MOST_SAMPLES, check_whole, share
-from sen2pro.errors import Sen2ProError, shown
+from sen2pro.errors import Sen2ProError, short_repr
 from sen2pro.estimation.analytic import Correction
 from sen2pro.estimation.head import SPACE, TRANSFORMS, Coverage, Head, Linear, basis
 from sen2pro.estimation.ridge import Layers, Ridge, Rows
@@ -27,7 +26,7 @@ from sen2pro.estimation.specificity import fit_specificity
 from sen2pro.gaussian import floored
 from sen2pro.progress import Show, progress
 from sen2pro.sampling.states import States
-from sen2pro.types import Array, Array64
+from sen2pro.validation import MOST_SAMPLES, Array, Array64, check_whole, parse_fraction
 
 if TYPE_CHECKING:
     from sen2pro.model import Sen2Pro
@@ -73,9 +72,9 @@ def learn(model: Sen2Pro, texts: list[str], samples: int, held_out: float, batch
             f"fit a head on at least {_AT_LEAST} different sentences, better thousands, not {len(texts)}"
         )
     samples = check_whole("samples", samples, 6, MOST_SAMPLES)
-    out = share(held_out)
+    out = parse_fraction(held_out)
     if out is None or not 0.05 <= out <= 0.5:
-        raise Sen2ProError(f"held_out must be between 0.05 and 0.5, not {shown(held_out)}")
+        raise Sen2ProError(f"held_out must be between 0.05 and 0.5, not {short_repr(held_out)}")
     prompt = model.encoder.prompt(None, None)
     counts = dict.fromkeys(model.sources, samples - samples % 2)
     teachers = {name: Teacher.empty(len(texts), model.dim, counts[name]) for name in model.sources}

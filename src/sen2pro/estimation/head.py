@@ -17,15 +17,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sen2pro.checks import SOURCES
-from sen2pro.errors import Sen2ProError, some
+from sen2pro.errors import Sen2ProError, join_names
 from sen2pro.estimation.shrinkage import Strength
 from sen2pro.io import documents, tensors
 from sen2pro.io.atomic import replacing_folder, settled
 from sen2pro.io.text import check_path
 from sen2pro.sampling.states import States
 from sen2pro.signature import Signature
-from sen2pro.types import Array, Array64
+from sen2pro.validation import SOURCES, Array, Array64
 
 if TYPE_CHECKING:
     from sen2pro.estimation.analytic import Correction
@@ -425,12 +424,14 @@ def _check_config(config: Any, place: str) -> None:
     _CONFIG(config, place)
     sources, names = set(config["strengths"]), _names(config)
     if not sources or not sources <= set(SOURCES):
-        raise Sen2ProError(f"{place}: 'strengths' must be of {' or '.join(SOURCES)}, not of {some(sorted(sources))}")
+        raise Sen2ProError(
+            f"{place}: 'strengths' must be of {' or '.join(SOURCES)}, not of {join_names(sorted(sources))}"
+        )
     for key, wanted in (("layers", {"coverage", *names}), ("transforms", set(names)), ("quality", sources)):
         if set(config[key]) != wanted:
-            raise Sen2ProError(f"{place}: {key!r} must have the keys {some(sorted(wanted))}")
+            raise Sen2ProError(f"{place}: {key!r} must have the keys {join_names(sorted(wanted))}")
     if "passages" in config and set(config["passages"]["levels"]) != sources:
-        raise Sen2ProError(f"{place}: the levels of 'passages' must have the keys {some(sorted(sources))}")
+        raise Sen2ProError(f"{place}: the levels of 'passages' must have the keys {join_names(sorted(sources))}")
     if config["layers"]["coverage"] is None or any(not config["transforms"][n] for n in names if "variance" in n):
         raise Sen2ProError(f"{place}: the layers of 'coverage' or a transform of the variances are missing")
     strengths = [Strength(**strength) for strength in config["strengths"].values()]

@@ -9,11 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sen2pro.arrays import check_numbers
-from sen2pro.checks import check_text
-from sen2pro.errors import Sen2ProError, one_of, shown
+from sen2pro.errors import Sen2ProError, one_of, short_repr
 from sen2pro.settings import COMBINATIONS
-from sen2pro.types import Array64
+from sen2pro.validation import Array64, check_numbers, check_text
 
 ESTIMATORS = ("diagonal", "banded(b)", "full")
 
@@ -46,7 +44,7 @@ def estimate(samples: NDArray[Any], estimator: str = "diagonal") -> tuple[Array6
     band = re.fullmatch(r"banded\(([0-9]{1,9})\)", check_text("estimator", estimator))
     if not band:
         if estimator.startswith("banded("):
-            raise Sen2ProError(f"give the number of bands, for instance 'banded(3)', not {shown(estimator)}")
+            raise Sen2ProError(f"give the number of bands, for instance 'banded(3)', not {short_repr(estimator)}")
         one_of("estimator", estimator, ESTIMATORS)
     samples = check_numbers("samples", samples, axes=("sentence", "sample", "dimension"))
     if samples.ndim < 2 or 0 in samples.shape[-2:]:

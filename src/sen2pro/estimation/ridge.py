@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from sen2pro.estimation.head import Linear, basis
 from sen2pro.sampling.states import States
-from sen2pro.types import Array64
+from sen2pro.validation import Array64
 
 Rows = NDArray[np.int64]  # which sentences
 Layers = tuple[int, ...] | None  # hidden states that are read; None: the length alone

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sen2pro.gaussian import floored
-from sen2pro.types import Array64
+from sen2pro.validation import Array64
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from sen2pro.io.atomic import replacing_folder, settled
 from sen2pro.io.text import check_path
 from sen2pro.sampling.states import States
 from sen2pro.signature import Signature
-from sen2pro.types import Array, Array64
+from sen2pro.validation import Array, Array64
 
 CONFIG, TENSORS = "sen2pro_specificity.json", "sen2pro_specificity.safetensors"
 _SPACE = ("model", "hash", "pooling", "whitening")  # another model must agree on all but the name

@@ -12,13 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sen2pro.arrays import check_numbers
-from sen2pro.checks import check_whole
 from sen2pro.errors import Sen2ProError, Sen2ProWarning
 from sen2pro.io import tensors
 from sen2pro.io.atomic import read_unchanged
 from sen2pro.io.text import check_path
-from sen2pro.types import Array
+from sen2pro.validation import Array, check_numbers, check_whole
 
 _HASH = "sen2pro.hash"
 

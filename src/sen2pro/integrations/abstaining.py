@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from sen2pro.calibration.search import SearchConfidence
-from sen2pro.checks import share
-from sen2pro.errors import Sen2ProError, shown
+from sen2pro.errors import Sen2ProError, short_repr
 from sen2pro.integrations.plain import load
 from sen2pro.search.calibration import LIKELY, loaded
 from sen2pro.search.index import Index
+from sen2pro.validation import parse_fraction
 
 _NEVER = 2.0  # a threshold that no probability reaches
 
@@ -62,8 +62,8 @@ class Judge:
     def __init__(
         self, model: Any, confidence: SearchConfidence | str | Path | None = None, precision: float | None = None
     ) -> None:
-        if precision is not None and share(precision) in (None, 0.0):
-            raise Sen2ProError(f"precision must be between 0 and 1, not {shown(precision)}")
+        if precision is not None and parse_fraction(precision) in (None, 0.0):
+            raise Sen2ProError(f"precision must be between 0 and 1, not {short_repr(precision)}")
         self._precision = precision
         self._confidence = loaded(confidence)
         if self._confidence is None:

@@ -48,7 +48,7 @@ class _Embedder:
 
 @component
 class Sen2ProTextEmbedder(_Embedder):
-    """Plain vector of a text, as `Sen2Pro.sen2vec` gives it, with the model's prompt for queries if it has one.
+    """Plain vector of a text, as `Sen2Pro.encode_plain` gives it, with the model's prompt for queries if it has one.
 
     `model` is a hub id, a folder or a `Sen2Pro`.
 
@@ -64,7 +64,7 @@ class Sen2ProTextEmbedder(_Embedder):
 
 @component
 class Sen2ProDocumentEmbedder(_Embedder):
-    """Plain vectors of documents, as `Sen2Pro.sen2vec` gives them, with the model's prompt for documents if any.
+    """Plain vectors of documents, as `Sen2Pro.encode_plain` gives them, with the model's prompt for documents if any.
 
     `model` is a hub id, a folder or a `Sen2Pro`. A document without text is an error.
 

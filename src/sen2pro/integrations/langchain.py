@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sen2pro.errors import Sen2ProError, shown
+from sen2pro.errors import Sen2ProError, short_repr
 from sen2pro.integrations.plain import load, missing, vectors
 from sen2pro.model import Sen2Pro
 from sen2pro.search import Hit, Index
@@ -22,7 +22,7 @@ except ImportError:
 
 
 class Sen2ProEmbeddings(Embeddings):  # type: ignore[misc]
-    """Plain vectors, as `Sen2Pro.sen2vec` gives them; queries and documents get the model's prompt, if it has one.
+    """Plain vectors, as `Sen2Pro.encode_plain` gives them; queries and documents get the model's prompt, if it has one.
 
     `model` is a hub id, a folder or a `Sen2Pro`.
 
@@ -69,7 +69,7 @@ class Sen2ProVectorStore(VectorStore):  # type: ignore[misc]
 
     def __init__(self, index: Index) -> None:
         if not isinstance(index, Index):
-            raise Sen2ProError(f"a vector store is made of an Index, not of {shown(index)}")
+            raise Sen2ProError(f"a vector store is made of an Index, not of {short_repr(index)}")
         self.index = index
 
     @classmethod
@@ -163,7 +163,7 @@ def _relevance(score: float) -> float:
     """Return the probability that comes with a similarity; one that is not known counts as 0."""
     if not isinstance(score, Similarity):
         raise Sen2ProError(
-            f"{shown(score)} alone has no probability, since that depends on the other hits; pass a score that "
+            f"{short_repr(score)} alone has no probability, since that depends on the other hits; pass a score that "
             "similarity_search_with_score returned"
         )
     return score.probability or 0.0

@@ -23,7 +23,7 @@ except ImportError:
 
 
 class Sen2ProEmbedding(BaseEmbedding):  # type: ignore[misc]
-    """Plain vectors, as `Sen2Pro.sen2vec` gives them; queries and texts get the model's prompt, if it has one.
+    """Plain vectors, as `Sen2Pro.encode_plain` gives them; queries and texts get the model's prompt, if it has one.
 
     `model_name` is a hub id, a folder or a `Sen2Pro`. Other arguments are those of LlamaIndex's `BaseEmbedding`.
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from sen2pro.errors import Sen2ProError
 from sen2pro.integrations.adapter import GaussianArrays
-from sen2pro.types import Array
+from sen2pro.validation import Array
 
 
 class MTEBModel(GaussianArrays):

@@ -9,7 +9,7 @@ from typing import Any
 from sen2pro.errors import Sen2ProError
 from sen2pro.model import Sen2Pro
 from sen2pro.search.index import prompt_name
-from sen2pro.types import Array
+from sen2pro.validation import Array
 
 
 def load(model: Any) -> Sen2Pro:
@@ -22,12 +22,12 @@ def load(model: Any) -> Sen2Pro:
 
 
 def vectors(model: Sen2Pro, texts: Sequence[str], side: str) -> Array:
-    """Return `Sen2Pro.sen2vec` (n, k), with the model's prompt for the side, `query` or `document`.
+    """Return `Sen2Pro.encode_plain` (n, k), with the model's prompt for the side, `query` or `document`.
 
     >>> vectors(Sen2Pro("all-MiniLM-L6-v2"), ["It rains."], "query").shape
     (1, 384)
     """
-    return model.sen2vec(texts, prompt_name=prompt_name(model, side))
+    return model.encode_plain(texts, prompt_name=prompt_name(model, side))
 
 
 def missing(package: str, extra: str) -> ImportError:

@@ -18,7 +18,7 @@ from sen2pro.integrations.adapter import GaussianArrays
 from sen2pro.integrations.plain import load
 from sen2pro.model import Sen2Pro
 from sen2pro.settings import DEFAULT_MODEL
-from sen2pro.types import Array
+from sen2pro.validation import Array
 
 
 def sentence_transformer(model: str | Path | Sen2Pro = DEFAULT_MODEL, **options: Any) -> Any:
@@ -60,7 +60,7 @@ class PlainModule(InputModule):  # type: ignore[misc, unused-ignore]  # no types
 
     def forward(self, features: dict[str, Any], **_: Any) -> dict[str, Any]:
         """Add the plain vectors (n, k)."""
-        rows = self.model.sen2vec(features["texts"], prompt=features["prompt"])
+        rows = self.model.encode_plain(features["texts"], prompt=features["prompt"])
         return {**features, "sentence_embedding": torch.from_numpy(rows)}
 
     @property

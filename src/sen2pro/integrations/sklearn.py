@@ -9,12 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 
-from sen2pro.checks import check_batch_size, check_sentences, listed
 from sen2pro.classification.classifier import load_encoder
-from sen2pro.errors import Sen2ProError, one_of, shown
+from sen2pro.errors import Sen2ProError, one_of, short_repr
 from sen2pro.model import Sen2Pro
 from sen2pro.settings import DEFAULT_MODEL
-from sen2pro.types import Array
+from sen2pro.validation import Array, as_list, check_batch_size, check_sentences
 
 FEATURES = ("plain", "mean", "mean+variance")
 
@@ -27,8 +26,8 @@ class Sen2ProVectorizer(TransformerMixin, BaseEstimator):  # type: ignore[misc] 
     model
         Hub id or folder of the encoder, or a `Sen2Pro`, whose own settings then count.
     features
-        `plain` vectors, as `Sen2Pro.sen2vec` gives them; the `mean` of each text's Gaussian; or `mean+variance`, side
-        by side. Gaussians come in one pass if the model has a head, else by sampling.
+        `plain` vectors, as `Sen2Pro.encode_plain` gives them; the `mean` of each text's Gaussian; or `mean+variance`,
+        side by side. Gaussians come in one pass if the model has a head, else by sampling.
     batch_size
         Forward passes done at once, by default what fits. It changes speed and memory, not the result.
 
@@ -63,7 +62,7 @@ class Sen2ProVectorizer(TransformerMixin, BaseEstimator):  # type: ignore[misc] 
         """Return a row of numbers for each text: (n, k), or (n, 2k) with variances. No `fit` is needed before."""
         texts, encoder = _texts(X), self._encoder()
         if self.features == "plain":
-            return encoder.sen2vec(texts, batch_size=self.batch_size)
+            return encoder.encode_plain(texts, batch_size=self.batch_size)
         g = encoder.encode(texts, batch_size=self.batch_size)
         return g.mean if self.features == "mean" else np.concatenate([g.mean, g.variance], axis=1)
 
@@ -78,7 +77,7 @@ class Sen2ProVectorizer(TransformerMixin, BaseEstimator):  # type: ignore[misc] 
         if isinstance(self.model, Sen2Pro):
             return self.model
         if not isinstance(self.model, (str, Path)):
-            raise Sen2ProError(f"model is a hub id, a folder or a Sen2Pro, not {shown(self.model)}")
+            raise Sen2ProError(f"model is a hub id, a folder or a Sen2Pro, not {short_repr(self.model)}")
         loaded: dict[str, Sen2Pro] = self.__dict__.setdefault("_loaded", {})
         if str(self.model) not in loaded:
             encoder = load_encoder(self.model, "auto", None, "both", 0)
@@ -108,4 +107,4 @@ def _texts(X: Any) -> list[str]:
     """Return a list of texts, also from an array or a column of a table."""
     if isinstance(X, str):
         raise Sen2ProError("give a list of texts, not a single text")
-    return check_sentences(listed(X, "a list of texts"))
+    return check_sentences(as_list(X, "a list of texts"))

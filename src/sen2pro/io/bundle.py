@@ -26,7 +26,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from sen2pro.errors import Sen2ProError, shown
+from sen2pro.errors import Sen2ProError, short_repr
 from sen2pro.io import tensors
 from sen2pro.io.atomic import write_text
 from sen2pro.io.tensors import Expected
@@ -107,7 +107,7 @@ def read_json(path: str | Path) -> dict[str, Any]:
         raise Sen2ProError(f"{path} is larger than {LARGEST >> 20} MiB; settings are never that large")
     content = parse(path.read_bytes(), str(path))
     if not isinstance(content, dict):
-        raise Sen2ProError(f"{path} must contain a JSON object, not {shown(content)}")
+        raise Sen2ProError(f"{path} must contain a JSON object, not {short_repr(content)}")
     return content
 
 

@@ -21,9 +21,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from sen2pro.checks import is_whole
-from sen2pro.errors import Sen2ProError, has_surrogates, shown
+from sen2pro.errors import Sen2ProError, has_surrogates, short_repr
 from sen2pro.io.atomic import write_text
+from sen2pro.validation import is_whole
 
 Check = Callable[[Any, str], None]
 LARGEST = 64 << 20  # bytes of a document
@@ -61,7 +61,7 @@ def read(path: str | Path, check: Check) -> dict[str, Any]:
     """
     content = load(path)
     if not isinstance(content, dict):
-        raise Sen2ProError(f"{path} must hold a JSON object, not {shown(content)}")
+        raise Sen2ProError(f"{path} must hold a JSON object, not {short_repr(content)}")
     digest = content.pop(DIGEST, None)
     check(content, str(path))
     if digest is not None and digest != digest_of(content):
@@ -97,7 +97,7 @@ def record(required: Mapping[str, Check], optional: Mapping[str, Check] | None =
                     f"{name}, pass {name}=... yourself; then remove the key from the file"
                 )
             if name not in known:
-                raise Sen2ProError(f"{place}: unknown key {shown(name)}; the keys are: {keys}")
+                raise Sen2ProError(f"{place}: unknown key {short_repr(name)}; the keys are: {keys}")
         for name in required:
             if name not in value:
                 raise Sen2ProError(f"{place}: the key {name!r} is missing")
@@ -151,7 +151,7 @@ def either(*checks: Check) -> Check:
 def _test(what: str, passes: Callable[[Any], bool]) -> Check:
     def check(value: Any, place: str) -> None:
         if not passes(value):
-            raise Sen2ProError(f"{place} must be {what}, not {shown(value)}")
+            raise Sen2ProError(f"{place} must be {what}, not {short_repr(value)}")
 
     return check
 

@@ -16,14 +16,14 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sen2pro.checks import check_text, listed
-from sen2pro.errors import Sen2ProError, Sen2ProWarning, one_of, shown
+from sen2pro.errors import Sen2ProError, Sen2ProWarning, one_of, short_repr
 from sen2pro.gaussian import Gaussian
 from sen2pro.io import parquet, shards, tensors
 from sen2pro.io.atomic import read_unchanged, replacing
 from sen2pro.io.digests import ContentDigest
 from sen2pro.io.text import check_path
 from sen2pro.signature import Signature
+from sen2pro.validation import as_list, check_text
 
 SUFFIXES = (".parquet", ".safetensors")
 # The types of columns that can be kept besides, as Arrow calls them.
@@ -70,13 +70,13 @@ def _arrays(gaussian: Gaussian) -> dict[str, NDArray[Any]]:
 def _as_texts(name: str, values: Any, rows: int) -> list[str]:
     """Return ids or texts as a list of str, one for each row."""
     wanted = f"a list of {rows} {name}s"
-    given = listed(values, wanted)
+    given = as_list(values, wanted)
     if isinstance(values, str) or len(given) != rows:
-        raise Sen2ProError(f"{rows} Gaussians need {wanted}, not {shown(values)}")
+        raise Sen2ProError(f"{rows} Gaussians need {wanted}, not {short_repr(values)}")
     try:
         texts = [str(value) for value in given]
     except Exception:  # a number of thousands of digits, or whatever a stranger's object says
-        raise Sen2ProError(f"these {name}s cannot be turned into texts: {shown(values)}") from None
+        raise Sen2ProError(f"these {name}s cannot be turned into texts: {short_repr(values)}") from None
     return [check_text(f"the {name} of row {row}", text) for row, text in enumerate(texts)]
 
 

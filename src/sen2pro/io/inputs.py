@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 
-from sen2pro.errors import Sen2ProError, shown
+from sen2pro.errors import Sen2ProError, short_repr
 from sen2pro.io.digests import file_digest
 from sen2pro.io.gaussians import COLUMNS, outline
 from sen2pro.io.rows import Document, DocumentSource
@@ -186,7 +186,7 @@ class Inputs:
             if {before, kind} == {"int64", "double"}:
                 types[name] = "double"
             elif before != kind:
-                what = f"column {name!r} holds {shown(value)} here and a value of type {before} before"
+                what = f"column {name!r} holds {short_repr(value)} here and a value of type {before} before"
                 raise Sen2ProError(f"{path}, {row.place}: {what}; a column to keep has one type in all files")
             if kind == "int64" and not -_LARGEST <= value < _LARGEST:
                 raise Sen2ProError(f"{path}, {row.place}: column {name!r} holds a number of more than 64 bits")

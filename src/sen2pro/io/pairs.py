@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, cast
 
-from sen2pro.errors import Sen2ProError, shown
+from sen2pro.errors import Sen2ProError, short_repr
 from sen2pro.io.sentences import Record, Source
 from sen2pro.io.text import LONGEST_LINE
 
@@ -68,6 +68,6 @@ class PairSource(Source):
         except (TypeError, ValueError, OverflowError):
             label = math.nan
         if not math.isfinite(label):
-            what = f"the label is {shown(given)}" if given not in (None, "") else "there is no label"
+            what = f"the label is {short_repr(given)}" if given not in (None, "") else "there is no label"
             raise self._wrong(place, f"{what}; it is 1 for a match and 0 for none, or a grade")
         return label

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sen2pro.errors import Sen2ProError, one_of, shown
+from sen2pro.errors import Sen2ProError, one_of, short_repr
 from sen2pro.io.sentences import Record, Source
 from sen2pro.io.text import LONGEST_LINE
 
@@ -43,5 +43,7 @@ class DocumentSource(Source):
         kept = {name: row[name] for name in self.metadata if row.get(name) is not None}
         for name, value in kept.items():
             if not isinstance(value, (str, int, float, bool)):
-                raise self._wrong(place, f"column {name!r} holds {shown(value)}; metadata is text, number or truth")
+                raise self._wrong(
+                    place, f"column {name!r} holds {short_repr(value)}; metadata is text, number or truth"
+                )
         return Document(found.id, found.text, found.place, kept)

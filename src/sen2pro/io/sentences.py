@@ -12,10 +12,10 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, Any
 
-from sen2pro.checks import check_whole, is_blank
-from sen2pro.errors import Sen2ProError, has_surrogates, one_of, shown
+from sen2pro.errors import Sen2ProError, has_surrogates, one_of, short_repr
 from sen2pro.io import documents, parquet, text
 from sen2pro.progress import progress
+from sen2pro.validation import check_whole, is_blank
 
 LARGE = 20 << 20  # bytes of a file that takes a while to read
 _LONGEST_LINE = (1 << 31) - 1  # what Python's csv can be told
@@ -291,7 +291,7 @@ class Source:
 
     def _record(self, place: str, text: Any, id: str | None) -> Record:
         if not isinstance(text, str):
-            raise self._wrong(place, f"the sentence is not a text but {shown(text)}")
+            raise self._wrong(place, f"the sentence is not a text but {short_repr(text)}")
         if is_blank(text) and not self.skip_blank:
             raise self._wrong(place, self._blank)
         if "\0" in text:

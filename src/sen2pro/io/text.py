@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, cast
 
-from sen2pro.errors import Sen2ProError, shown
+from sen2pro.errors import Sen2ProError, short_repr
 
 LONGEST_LINE = 10_000_000  # bytes: the default; far beyond any sentence, and far below what would fill the memory
 _LONGEST_NAME, _LONGEST_PATH = 255, 4095  # bytes
@@ -33,7 +33,7 @@ def open_binary(path: str | Path) -> IO[bytes]:
 def check_path(path: str | Path) -> Path:
     """Return a path; what is none, or what no file system can have, is refused."""
     if not isinstance(path, (str, os.PathLike)) or not str(path):
-        raise Sen2ProError(f"give a path, not {shown(path)}")
+        raise Sen2ProError(f"give a path, not {short_repr(path)}")
     if "\0" in str(path):
         raise Sen2ProError(f"a path cannot hold a NUL byte: {str(path)!r}")
     try:
@@ -41,7 +41,7 @@ def check_path(path: str | Path) -> Path:
     except UnicodeEncodeError:
         raise Sen2ProError(f"a path cannot hold half a surrogate pair: {str(path)!r}") from None
     if len(encoded) > _LONGEST_PATH or max(map(len, encoded.split(os.fsencode(os.sep)))) > _LONGEST_NAME:
-        raise Sen2ProError(f"no file system has names this long: {shown(str(path))}")
+        raise Sen2ProError(f"no file system has names this long: {short_repr(str(path))}")
     return Path(path)
 
 

@@ -16,13 +16,13 @@ from multiprocessing import connection
 from pathlib import Path
 from typing import Any, Protocol
 
-from sen2pro.checks import check_whole
 from sen2pro.errors import Sen2ProError, Sen2ProWarning, first_line
 from sen2pro.io.atomic import remove_abandoned
 from sen2pro.jobs.plan import About
 from sen2pro.jobs.units import Advance, How, Report, Unit, encode_unit
 from sen2pro.model import Sen2Pro
 from sen2pro.settings import Settings
+from sen2pro.validation import check_whole
 
 Model = Sen2Pro | Settings | Callable[[], Sen2Pro]
 Place = Callable[[int], Path]  # the file of a unit

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from sen2pro.errors import Sen2ProError, shown
+from sen2pro.errors import Sen2ProError, short_repr
 from sen2pro.io import shards
 from sen2pro.io.gaussians import GaussianWriter, Piece, outline, read, stream
 from sen2pro.jobs.joining import GROUP
@@ -55,7 +55,7 @@ def _check_replaceable(output: Path, inputs: Sequence[str]) -> None:
     foreign = shards.foreign(output)
     if foreign:
         raise Sen2ProError(
-            f"{output} also holds {shown(foreign[0])}, which is not of a folder of shards, so it is not "
+            f"{output} also holds {short_repr(foreign[0])}, which is not of a folder of shards, so it is not "
             "replaced; move that away, or name a new folder"
         )
 

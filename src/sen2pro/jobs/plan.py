@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from sen2pro.errors import Sen2ProError, some
+from sen2pro.errors import Sen2ProError, join_names
 from sen2pro.io import documents, encoding
 from sen2pro.io.documents import COUNT, NULL, TEXT, TRUTH
 from sen2pro.io.gaussians import KEPT_TYPES
@@ -156,7 +156,7 @@ def check_same(found: Mapping[str, Any], wanted: Plan, folder: Path) -> None:
 
 
 def _other(folder: Path, what: str, differs: list[str]) -> Sen2ProError:
-    told = "; ".join(differs) if len(differs) <= 5 else some(differs, 5)
+    told = "; ".join(differs) if len(differs) <= 5 else join_names(differs, 5)
     return Sen2ProError(
         f"{folder} holds an unfinished run with {what}: {told}. To go on with it, give the same input and settings; to "
         "throw it away and begin anew, pass restart=True"

@@ -93,9 +93,9 @@ def encode_files(
     on_error
         `fail` stops at a row that cannot be read or encoded and names it; `skip` leaves it out and goes on.
     workers, engine
-        So many processes of this machine, each with one thread; or an engine such as
-        `sen2pro.integrations.ray.RayEngine`. They change the speed, not the bytes. A script with `workers` calls this
-        under `if __name__ == "__main__":`, because each process imports the script again.
+        So many processes of this machine, each with one thread; or another engine. They change the speed, not the
+        bytes. A script with `workers` calls this under `if __name__ == "__main__":`, because each process imports the
+        script again.
     restart
         Throw an unfinished run away. Without it, an unfinished run of another input or other settings is an error.
 

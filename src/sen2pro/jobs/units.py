@@ -15,7 +15,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from sen2pro.checks import is_blank
 from sen2pro.errors import Sen2ProError, Sen2ProWarning, TruncationWarning, first_line
 from sen2pro.io import documents, encoding
 from sen2pro.io.gaussians import GaussianWriter, Piece, outline
@@ -24,6 +23,7 @@ from sen2pro.io.sentences import Fault, Record
 from sen2pro.io.shards import MOST_SKIPPED
 from sen2pro.io.text import printable
 from sen2pro.model import Sen2Pro
+from sen2pro.validation import is_blank
 
 NOTE = "sen2pro.unit"  # where a file of a unit or a shard keeps its report
 Advance = Callable[[float], None]

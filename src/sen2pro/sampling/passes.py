@@ -15,7 +15,7 @@ import torch
 
 from sen2pro.encoder.dropout import Tokens
 from sen2pro.encoder.encoder import Encoder
-from sen2pro.types import Array
+from sen2pro.validation import Array
 
 LARGEST = 1.5  # budgets that one batch may have, where two would be small
 

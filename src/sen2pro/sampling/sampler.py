@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sen2pro.checks import check_batch_size
 from sen2pro.encoder.dropout import Tokens
 from sen2pro.encoder.encoder import Encoder
 from sen2pro.errors import Sen2ProWarning
@@ -19,7 +18,7 @@ from sen2pro.progress import Show, progress
 from sen2pro.sampling.edits import edit, insert_word, is_unspaced
 from sen2pro.sampling.passes import embed
 from sen2pro.sampling.states import States
-from sen2pro.types import Array, Array64
+from sen2pro.validation import Array, Array64, check_batch_size
 
 _WINDOW = 1024  # passes prepared and sorted by length together: bounds the memory, whatever n and N
 _CHUNK = 256  # sentences whose copies with an inserted word are in memory at once

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from sen2pro.types import Array, Array64
+from sen2pro.validation import Array, Array64
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,12 +14,11 @@ import numpy as np
 
 from sen2pro.calibration.default import MATTERS
 from sen2pro.calibration.search import SearchConfidence
-from sen2pro.checks import share
-from sen2pro.errors import Sen2ProError, Sen2ProWarning, shown
+from sen2pro.errors import Sen2ProError, Sen2ProWarning, short_repr
 from sen2pro.io import documents
 from sen2pro.io.documents import NUMBER, TEXT, mapping, record
 from sen2pro.signature import Signature
-from sen2pro.types import Array
+from sen2pro.validation import Array, parse_fraction
 
 Scores = Sequence[float]  # similarities of the hits of one query, in descending order
 FILE = Path(__file__).with_name("default.json")
@@ -136,8 +135,8 @@ class Shipped:
         """Return the precision itself, with a warning that it is no promise."""
         if precision is None:
             return LIKELY
-        if share(precision) is None or precision == 0:
-            raise Sen2ProError(f"precision must be between 0 and 1, not {shown(precision)}")
+        if parse_fraction(precision) is None or precision == 0:
+            raise Sen2ProError(f"precision must be between 0 and 1, not {short_repr(precision)}")
         warnings.warn(
             f"a precision of {precision:g} is not promised: the probabilities that ship with sen2pro have not seen "
             "your data. Label a few hundred queries and pass confidence=SearchConfidence().fit(...)",
@@ -183,7 +182,9 @@ def loaded(confidence: Any) -> SearchConfidence | None:
     if isinstance(confidence, (str, Path)):
         return SearchConfidence.load(confidence)
     if confidence is not None and not isinstance(confidence, SearchConfidence):
-        raise Sen2ProError(f"confidence is a fitted SearchConfidence or the folder of one, not {shown(confidence)}")
+        raise Sen2ProError(
+            f"confidence is a fitted SearchConfidence or the folder of one, not {short_repr(confidence)}"
+        )
     return confidence
 
 

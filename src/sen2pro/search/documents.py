@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from sen2pro.checks import check_sentences, check_text, is_whole, listed
-from sen2pro.errors import Sen2ProError, Sen2ProWarning, one_of, shown
+from sen2pro.errors import Sen2ProError, Sen2ProWarning, one_of, short_repr
 from sen2pro.io.gaussians import Piece, outline, stream
 from sen2pro.io.text import check_path
+from sen2pro.validation import as_list, check_sentences, check_text, is_whole
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -41,7 +41,7 @@ def batches(
 ) -> Iterator[list[Document]]:
     """Yield checked documents; `exact` says that there must be as many ids as texts, not more."""
     if isinstance(texts, (str, bytes, Mapping)) or isinstance(ids, (str, bytes)):
-        raise Sen2ProError(f"give a list of texts and a list of ids, not {shown(texts)}")
+        raise Sen2ProError(f"give a list of texts and a list of ids, not {short_repr(texts)}")
     try:
         rows, names = iter(texts), iter(ids)
         extra = None if metadata is None else iter(metadata)
@@ -56,7 +56,7 @@ def batches(
         checked = check_sentences(chunk)
         for number, text in enumerate(checked):
             if "\0" in text:
-                raise Sen2ProError(f"text {number} holds a NUL, which no database can keep: {shown(text)}")
+                raise Sen2ProError(f"text {number} holds a NUL, which no database can keep: {short_repr(text)}")
         yield [*map(Document, check_ids(own), checked, check_metadata(more, len(checked)))]
     if list(chain(islice(names, 1) if exact else (), islice(extra or (), 1))):
         raise Sen2ProError("there are more ids or metadata than texts")
@@ -68,7 +68,7 @@ def check_ids(ids: object) -> list[str]:
     >>> check_ids(["a", 7])
     ['a', '7']
     """
-    given = [ids] if isinstance(ids, str) or is_whole(ids) else listed(ids, "a list of ids")
+    given = [ids] if isinstance(ids, str) or is_whole(ids) else as_list(ids, "a list of ids")
     return [_check_id(number, each) for number, each in enumerate(given)]
 
 
@@ -76,7 +76,7 @@ def _check_id(number: int, value: Any) -> str:
     whole = is_whole(value) and abs(value) < LARGEST_WHOLE
     id = str(value) if whole else check_text(f"id {number}", value)
     if not id or len(id) > LONGEST_ID or "\0" in id:
-        raise Sen2ProError(f"id {number} must have 1 to {LONGEST_ID} characters and no NUL, not {shown(id)}")
+        raise Sen2ProError(f"id {number} must have 1 to {LONGEST_ID} characters and no NUL, not {short_repr(id)}")
     return id
 
 
@@ -94,7 +94,7 @@ def check_metadata(metadata: Iterable[object] | None, rows: int) -> list[dict[st
 
 def _check_mapping(each: object) -> dict[str, Value]:
     if not isinstance(each, Mapping):
-        raise Sen2ProError(f"metadata is a dictionary for each text, not {shown(each)}")
+        raise Sen2ProError(f"metadata is a dictionary for each text, not {short_repr(each)}")
     return {check_key(key): check_value(key, value) for key, value in each.items() if value is not None}
 
 
@@ -107,7 +107,9 @@ def check_where(where: object) -> Where:
     if where is None:
         return {}
     if not isinstance(where, Mapping):
-        raise Sen2ProError(f"where is a dictionary like {{'lang': 'en', 'year': [1999, 2000]}}, not {shown(where)}")
+        raise Sen2ProError(
+            f"where is a dictionary like {{'lang': 'en', 'year': [1999, 2000]}}, not {short_repr(where)}"
+        )
     count = sum(len(value) if isinstance(value, (list, tuple)) else 1 for value in where.values())
     if max(count, len(where)) > MOST_VALUES:
         raise Sen2ProError(
@@ -127,7 +129,7 @@ def check_key(key: object) -> str:
     """Return a key of metadata: a plain name, so that no store can read it as a path or an operator."""
     if not isinstance(key, str) or not _KEY.fullmatch(key):
         rule = "a metadata key has 1 to 63 letters, digits and _, and starts with no digit"
-        raise Sen2ProError(f"{rule}, not {shown(key)}")
+        raise Sen2ProError(f"{rule}, not {short_repr(key)}")
     return key
 
 
@@ -145,7 +147,9 @@ def check_value(key: object, value: object) -> Value:
         text = check_text(f"metadata {key!r}", value)
         if "\0" not in text:
             return text
-    raise Sen2ProError(f"metadata {shown(key)} must be a text, a finite number, or true or false, not {shown(value)}")
+    raise Sen2ProError(
+        f"metadata {short_repr(key)} must be a text, a finite number, or true or false, not {short_repr(value)}"
+    )
 
 
 def matcher(where: Where) -> Callable[[Mapping[str, Value]], bool]:
@@ -180,7 +184,7 @@ class EncodedFile:
         self.signature, self._rows, self._chosen = found.signature, found.rows, metadata is not None
         self._columns = list(found.kept)
         if metadata is not None:
-            self._columns = list(dict.fromkeys(listed(metadata, "a list of columns")))
+            self._columns = list(dict.fromkeys(as_list(metadata, "a list of columns")))
             for name in self._columns:
                 one_of(f"metadata column in {self._path}", check_key(name), found.kept)
 
@@ -237,4 +241,4 @@ def _unfit_values(values: pa.Array) -> str | None:
     else:
         return None
     found = values.filter(wrong)
-    return f"{rule}, not {shown(found[0].as_py())}" if len(found) else None
+    return f"{rule}, not {short_repr(found[0].as_py())}" if len(found) else None

@@ -15,13 +15,12 @@ from numpy.typing import NDArray
 from sen2pro.calibration.default import Default, shipped
 from sen2pro.calibration.guarantee import Rule
 from sen2pro.calibration.match import MatchConfidence
-from sen2pro.checks import check_sentences, share
-from sen2pro.errors import Sen2ProError, Sen2ProWarning, shown
+from sen2pro.errors import Sen2ProError, Sen2ProWarning, short_repr
 from sen2pro.model import Sen2Pro
 from sen2pro.progress import Show, progress
-from sen2pro.search.stores.faiss import library
 from sen2pro.search.index import unit
-from sen2pro.types import Array, Array64
+from sen2pro.search.stores.faiss import library
+from sen2pro.validation import Array, Array64, check_sentences, parse_fraction
 
 WITH_LABELS, WITHOUT_LABELS = 0.95, 0.8  # precision, where none is asked for
 _CHUNK = 2048  # texts that are compared at once
@@ -131,8 +130,8 @@ def find_duplicates(
     """
     if precision is None:
         precision = WITHOUT_LABELS if confidence is None else WITH_LABELS
-    if share(precision) is None or not 0 < precision < 1:
-        raise Sen2ProError(f"precision must be between 0 and 1 (both excluded), not {shown(precision)}")
+    if parse_fraction(precision) is None or not 0 < precision < 1:
+        raise Sen2ProError(f"precision must be between 0 and 1 (both excluded), not {short_repr(precision)}")
     judge = _judge(model, precision, certainty, confidence)
     if total is None and isinstance(texts, Sequence):
         total = len(texts)
@@ -152,7 +151,7 @@ def _judge(
     if isinstance(confidence, MatchConfidence):
         return _ByLabels(confidence, precision, certainty)
     if confidence is not None:
-        raise Sen2ProError(f"confidence is a fitted MatchConfidence or the folder of one, not {shown(confidence)}")
+        raise Sen2ProError(f"confidence is a fitted MatchConfidence or the folder of one, not {short_repr(confidence)}")
     default = shipped()
     misfits = default.misfits(model.signature())
     if misfits:
@@ -198,7 +197,7 @@ class _Finder:
             else:
                 fresh[text] = row
         texts, rows = list(fresh), list(fresh.values())
-        vectors = unit(self._model.sen2vec(texts)) if texts else np.empty((0, self._model.dim), np.float32)
+        vectors = unit(self._model.encode_plain(texts)) if texts else np.empty((0, self._model.dim), np.float32)
         likes = self._resolved(texts, rows, vectors)
         for text, row in fresh.items():
             self._exact[text] = likes[row].like if row in likes else row
@@ -267,7 +266,7 @@ def _within(vectors: Array, numbers: NDArray[np.int64]) -> Iterator[Edge]:
 
 def _chunks(texts: Iterable[str]) -> Iterator[list[str]]:
     if isinstance(texts, str):
-        raise Sen2ProError(f"give a list of texts, not one text: {shown(texts)}")
+        raise Sen2ProError(f"give a list of texts, not one text: {short_repr(texts)}")
     rows = iter(texts)
     while chunk := list(islice(rows, _CHUNK)):
         yield check_sentences(chunk)

@@ -12,9 +12,8 @@ from typing import Literal, overload
 import numpy as np
 
 from sen2pro.calibration.search import SearchConfidence
-from sen2pro.checks import SOURCES, check_sentences, check_whole
 from sen2pro.distances import distance
-from sen2pro.errors import Sen2ProError, Sen2ProWarning, one_of, some
+from sen2pro.errors import Sen2ProError, Sen2ProWarning, join_names, one_of
 from sen2pro.gaussian import Gaussian
 from sen2pro.io.gaussians import Piece
 from sen2pro.model import Sen2Pro
@@ -35,7 +34,7 @@ from sen2pro.search.stores.protocol import (
     StoreUnavailable,
 )
 from sen2pro.signature import MATTERS, Signature
-from sen2pro.types import Array, Array64
+from sen2pro.validation import SOURCES, Array, Array64, check_sentences, check_whole
 
 MOST_HITS = 10_000
 DUPLICATES = ("refuse", "replace")
@@ -296,7 +295,7 @@ class Index:
         """Return the unit vectors (n, k) and the details (n, d) of texts, with the model's prompt for one side."""
         prompt = prompt_name(self._model, side)
         if not _has_gaussians(self._model):
-            return unit(self._model.sen2vec(texts, prompt_name=prompt)), _details(texts, {}, None)
+            return unit(self._model.encode_plain(texts, prompt_name=prompt)), _details(texts, {}, None)
         plain, parts = self._model.encode_with_plain(texts, prompt_name=prompt)
         gaussian = self._model.join(parts) if self.rerank or self.ranking == "mean-cosine" else None
         totals = {source: part.total_variance for source, part in parts.items()}
@@ -408,7 +407,7 @@ class Index:
         self._keys.update(key for key in asked if key not in wrong)
         if wrong and len(self):
             known = self._store.keys()
-            keys = f"the keys are {some(known, 10)}" if known else "no text has metadata"
+            keys = f"the keys are {join_names(known, 10)}" if known else "no text has metadata"
             warnings.warn(
                 f"where has the key {' and '.join(map(repr, wrong))}, which no text of this index has, so nothing is "
                 f"found; {keys}",

@@ -9,7 +9,7 @@ It speaks the dialects of OpenAI (`/v1/embeddings`) and of text-embeddings-infer
 
 from typing import TYPE_CHECKING
 
-from sen2pro.lazy import importer
+from sen2pro import importer
 
 if TYPE_CHECKING:
     from sen2pro.server.app import create_app

@@ -10,7 +10,6 @@ import numpy as np
 import torch
 
 from sen2pro.calibration.comparison import Comparison, compare_pairs, comparing_head
-from sen2pro.checks import check_sentences
 from sen2pro.errors import HeadMissing, Sen2ProError
 from sen2pro.gaussian import Gaussian
 from sen2pro.model import Sen2Pro
@@ -18,7 +17,7 @@ from sen2pro.sampling.passes import LARGEST
 from sen2pro.server.batching import BatchJob
 from sen2pro.server.http_errors import to_json
 from sen2pro.specificity.measure import Explanation, find
-from sen2pro.types import Array, Array64
+from sen2pro.validation import Array, Array64, check_sentences
 
 if TYPE_CHECKING:
     from sen2pro.classification import Sen2ProClassifier

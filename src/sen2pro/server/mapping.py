@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sen2pro.gaussian import Gaussian
-from sen2pro.types import Array64, Labels
+from sen2pro.validation import Array64, Labels
 
 _DEVIATIONS = 2.0  # that an ellipse covers: it holds 86 % of a Gaussian in the plane
 _MOST_GROUPS = 8

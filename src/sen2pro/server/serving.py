@@ -6,8 +6,8 @@ import ipaddress
 from dataclasses import dataclass, field
 from typing import Any
 
-from sen2pro.checks import check_text, check_whole
-from sen2pro.errors import Sen2ProError, one_of, shown
+from sen2pro.errors import Sen2ProError, one_of, short_repr
+from sen2pro.validation import check_text, check_whole
 
 VECTORS = ("plain", "mean")
 
@@ -70,7 +70,7 @@ class Serving:
         for name, least, most in (("window", 0.0, 1000), ("time_limit", 0.01, 3600), ("grace", 0.0, 3600)):
             value = getattr(self, name)
             if not isinstance(value, (int, float)) or isinstance(value, bool) or not least <= value <= most:
-                raise Sen2ProError(f"{name} must be a number between {least:g} and {most}, not {shown(value)}")
+                raise Sen2ProError(f"{name} must be a number between {least:g} and {most}, not {short_repr(value)}")
         for name in ("alias", "allowed_host", "cors"):
             values = getattr(self, name)
             values = (values,) if isinstance(values, str) else tuple(values or ())

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sen2pro.checks import check_sentences, check_text, check_whole
 from sen2pro.errors import HeadMissing, Sen2ProError
 from sen2pro.estimation.specificity import CONFIG, SpecificityHead, shipped
 from sen2pro.progress import Show
 from sen2pro.sampling.passes import embed
-from sen2pro.types import Array64
+from sen2pro.validation import Array64, check_sentences, check_text, check_whole
 
 if TYPE_CHECKING:
     from sen2pro.model import Sen2Pro

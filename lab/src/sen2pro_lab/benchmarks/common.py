@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from sen2pro import Sen2Pro, __version__
-from sen2pro.types import Array
+from sen2pro.validation import Array
 from sen2pro_lab.paper.store import Store
 
 ROOT = Path(__file__).resolve().parents[4]  # of the repository: what is measured is kept there

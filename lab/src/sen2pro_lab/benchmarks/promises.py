@@ -18,7 +18,7 @@ from scipy.stats import binom
 
 from sen2pro.calibration.candidates import fit, out_of_fold
 from sen2pro.calibration.guarantee import Rule, promise
-from sen2pro.types import Array64
+from sen2pro.validation import Array64
 from sen2pro_lab.benchmarks.common import save
 from sen2pro_lab.contests.pairs import found_sets, read_pairs
 from sen2pro_lab.paper.lab import Lab

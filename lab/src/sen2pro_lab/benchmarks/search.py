@@ -29,7 +29,7 @@ from sen2pro.search.calibration import shipped
 from sen2pro.search.documents import Document
 from sen2pro.search.index import unit
 from sen2pro.search.stores.protocol import Rows
-from sen2pro.types import Array, Array64, Labels
+from sen2pro.validation import Array, Array64, Labels
 from sen2pro_lab.benchmarks import search_data
 from sen2pro_lab.benchmarks.common import ROOT, save
 from sen2pro_lab.benchmarks.search_data import Kept
@@ -126,7 +126,7 @@ def engine(model: Sen2Pro, kind: str, docs: Kept, queries: Kept, exact: Labels, 
             "ms": lambda number: asked(index, one[number], K),
             "ms alone": lambda number: alone(queries.plain[number]),
             "ms with the pass": lambda number: index.search(texts[number], K),
-            "ms alone with the pass": lambda number: alone(model.sen2vec(texts[number])),
+            "ms alone with the pass": lambda number: alone(model.encode_plain(texts[number])),
         }
     )
     index.save(folder / "index")

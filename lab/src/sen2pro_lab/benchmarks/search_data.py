@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from sen2pro import Gaussian, Sen2Pro
 from sen2pro.calibration import encode
-from sen2pro.types import Array, Labels
+from sen2pro.validation import Array, Labels
 from sen2pro_lab.contests.retrieval import read_collection
 from sen2pro_lab.paper.catalogue import need
 from sen2pro_lab.paper.data import read_classification, read_evalrank

@@ -45,12 +45,12 @@ from sen2pro import Sen2Pro
 torch.set_num_threads(1)
 texts, model = json.load(open(sys.argv[1])), Sen2Pro(method="one-pass")
 parts = itertools.cycle(texts[start : start + 500] for start in range(0, len(texts), 500))
-model.sen2vec(texts[:64])
+model.encode_plain(texts[:64])
 print("ready", flush=True)
 for line in sys.stdin:
     wall, cpu, until, done = time.perf_counter(), time.process_time(), time.perf_counter() + float(line), 0
     while time.perf_counter() < until:
-        done += len(model.sen2vec(next(parts)))
+        done += len(model.encode_plain(next(parts)))
     print(json.dumps([done / (time.perf_counter() - wall), done / (time.process_time() - cpu)]), flush=True)
 """
 
@@ -261,7 +261,7 @@ class Soak:
         from sen2pro.calibration.comparison import compare_pairs
 
         model = Sen2Pro(method="one-pass")
-        self.port, self.texts, self.expected = port, texts, model.sen2vec(texts)
+        self.port, self.texts, self.expected = port, texts, model.encode_plain(texts)
         pairs = compare_pairs(model, texts[:PAIRS], texts[PAIRS : 2 * PAIRS])
         self.compared = np.array([[pair.probability, pair.similarity] for pair in pairs])
         self.counts: Counter[str] = Counter()

@@ -113,8 +113,8 @@ def contest(options: argparse.Namespace) -> dict[str, Any]:
     contestants: dict[str, Callable[[], object]] = {
         "a: SentenceTransformer.encode": lambda: source.encode(sentences),
         PRODUCTS: matrix_products(libraries, tokens),
-        PLAIN: lambda: exact.sen2vec(sentences),
-        "the same, by transformers": lambda: libraries.sen2vec(sentences),
+        PLAIN: lambda: exact.encode_plain(sentences),
+        "the same, by transformers": lambda: libraries.encode_plain(sentences),
         f"naive loop, {SAMPLES} + {SAMPLES}": lambda: naive(libraries, sentences),
         EXACT: lambda: exact.encode(sentences, show_progress_bar=False),
         f"{EXACT}, transformers": lambda: libraries.encode(sentences, show_progress_bar=False),
@@ -131,7 +131,7 @@ def contest(options: argparse.Namespace) -> dict[str, Any]:
     times = take_turns(contestants, options.repeats)
     a = statistics.median(next(iter(times.values())))
 
-    plain, fast = exact.sen2vec(sentences), source.encode(sentences, normalize_embeddings=exact.normalize)
+    plain, fast = exact.encode_plain(sentences), source.encode(sentences, normalize_embeddings=exact.normalize)
     rows: dict[str, Any] = {}
     how = f"{options.threads} thread(s), median of {options.repeats}, packed: {exact.encoder.packs}"
     print(f"{len(sentences)} sentences, {how}")

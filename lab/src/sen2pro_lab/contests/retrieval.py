@@ -13,7 +13,7 @@ from sen2pro.calibration.search import SearchConfidence
 from sen2pro.calibration.search_features import check_hits
 from sen2pro.calibration.search_fitting import folds
 from sen2pro.errors import Sen2ProError, Sen2ProWarning
-from sen2pro.types import Array
+from sen2pro.validation import Array
 from sen2pro_lab.contests.rivals import DEPTH, WITH, WITHOUT, Asked, Trial, answer, draws, judge
 from sen2pro_lab.metrics.comparisons import Line
 from sen2pro_lab.metrics.report import Result

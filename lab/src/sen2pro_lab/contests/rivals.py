@@ -14,7 +14,7 @@ from sen2pro.calibration.measures import Statistic, mean_of, mean_statistic, pai
 from sen2pro.calibration.search_features import Hits
 from sen2pro.calibration.search_fitting import better, choose_both, fit_logistic
 from sen2pro.gaussian import Gaussian
-from sen2pro.types import Array, Array64
+from sen2pro.validation import Array, Array64
 from sen2pro_lab.metrics.abstention import auroc, calibration, nauc, risk_coverage_area, share_answered
 from sen2pro_lab.metrics.comparisons import Board, Points
 from sen2pro_lab.metrics.report import Grid

@@ -10,13 +10,11 @@ import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from sen2pro.arrays import check_numbers
-from sen2pro.checks import check_sentences
 from sen2pro.errors import Sen2ProError
 from sen2pro.model import Sen2Pro
 from sen2pro.settings import DEFAULT_MODEL
 from sen2pro.specificity.measure import find
-from sen2pro.types import Array64
+from sen2pro.validation import Array64, check_numbers, check_sentences
 
 _PENALTIES = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 _WIDTHS = (0.5, 1.0)

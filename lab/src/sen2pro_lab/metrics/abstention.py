@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.integrate import trapezoid
 
 from sen2pro.calibration.measures import BINS, Statistic
-from sen2pro.types import Array64
+from sen2pro.validation import Array64
 
 _RATES = np.linspace(0, 1, 11)[:-1]  # of withheld answers, as mteb has them
 

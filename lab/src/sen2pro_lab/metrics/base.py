@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sen2pro.checks import check_text
 from sen2pro.errors import Sen2ProError
-from sen2pro.types import Array64
+from sen2pro.validation import Array64, check_text
 
 
 class Metric:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sen2pro.errors import Sen2ProError
-from sen2pro.types import Array, Array64, Labels
+from sen2pro.validation import Array, Array64, Labels
 from sen2pro_lab.metrics.base import Metric, cosine, release
 
 if TYPE_CHECKING:
@@ -37,12 +37,12 @@ class _ModelMetric(Metric):
 
 
 class Sen2VecCosine(_ModelMetric):
-    """Cosine of the plain vectors of one pass, `Sen2Pro.sen2vec`."""
+    """Cosine of the plain vectors of one pass, `Sen2Pro.encode_plain`."""
 
     name = "sen2vec"
 
     def _compared(self, texts: list[str], a: Labels, b: Labels) -> Array64:
-        vectors = self._model.sen2vec(texts)
+        vectors = self._model.encode_plain(texts)
         return cosine(vectors[a], vectors[b])
 
 

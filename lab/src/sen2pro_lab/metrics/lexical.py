@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from sen2pro.errors import one_of
-from sen2pro.types import Array64
+from sen2pro.validation import Array64
 from sen2pro_lab.metrics.base import Metric, release
 
 _NO_WORDNET = SimpleNamespace(synsets=lambda word: [])

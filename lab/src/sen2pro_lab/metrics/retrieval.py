@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sen2pro.calibration.measures import Statistic, mean_statistic
 from sen2pro.gaussian import Gaussian
 from sen2pro.progress import Show, progress
-from sen2pro.types import Array, Array64, Labels
+from sen2pro.validation import Array, Array64, Labels
 from sen2pro_lab.metrics.base import to_unit
 
 MEASURES = ("MRR", "Hits@1", "Hits@3")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sen2pro.errors import Sen2ProError
-from sen2pro.types import Array64
+from sen2pro.validation import Array64
 from sen2pro_lab.metrics import Metric, metric, needs_model
 from sen2pro_lab.metrics.base import check_pairs
 

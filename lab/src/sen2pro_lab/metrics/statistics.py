@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from sen2pro.calibration.measures import Statistic, Undefined, value_of
 from sen2pro.errors import Sen2ProError, one_of
-from sen2pro.types import Array64
+from sen2pro.validation import Array64
 
 
 def pearson(x: ArrayLike, y: ArrayLike) -> float:

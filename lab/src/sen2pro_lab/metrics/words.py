@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sen2pro.errors import Sen2ProError
-from sen2pro.types import Array, Array64
+from sen2pro.validation import Array, Array64
 from sen2pro_lab.metrics.base import Metric, cosine, release
 from sen2pro_lab.metrics.lexical import words
 

@@ -12,7 +12,7 @@ from sklearn.model_selection import StratifiedKFold, cross_val_predict
 
 from sen2pro.calibration.measures import accuracy, log_loss
 from sen2pro.sampling.edits import edit
-from sen2pro.types import Array, Array64, Labels
+from sen2pro.validation import Array, Array64, Labels
 
 COPIES = 15  # of each training sentence, as in the paper
 PAIRS = 20  # alike, and as many different, of each training sentence for SetFit

@@ -8,13 +8,12 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from sen2pro.checks import SOURCES, check_samples
 from sen2pro.errors import Sen2ProError, one_of
 from sen2pro.estimation.moments import combine, estimate
 from sen2pro.gaussian import Gaussian
 from sen2pro.model import Sen2Pro
 from sen2pro.settings import DEFAULT_MODEL, WITHOUT_SAMPLES
-from sen2pro.types import Array, Array64
+from sen2pro.validation import SOURCES, Array, Array64, check_samples
 from sen2pro_lab.metrics.base import to_unit
 from sen2pro_lab.metrics.report import Grid, Result
 from sen2pro_lab.paper.numbers import NOTES

@@ -25,7 +25,7 @@ from sen2pro.io.atomic import replacing
 from sen2pro.model import Sen2Pro
 from sen2pro.progress import Show, progress
 from sen2pro.sampling import SCHEME
-from sen2pro.types import Array
+from sen2pro.validation import Array
 from sen2pro_lab.metrics.base import to_unit
 
 _CHUNK = 4096  # forward passes between two writes: seconds of work
@@ -48,7 +48,7 @@ class Store:
 
     def vectors(self, model: Sen2Pro, sentences: Sequence[str]) -> Array:
         """Return the plain vectors (n, k)."""
-        return self._get(model, "vector", 1, sentences, 1, lambda texts: model.sen2vec(texts)[:, None])[:, 0]
+        return self._get(model, "vector", 1, sentences, 1, lambda texts: model.encode_plain(texts)[:, None])[:, 0]
 
     def samples(self, model: Sen2Pro, sentences: Sequence[str]) -> dict[str, Array]:
         """Return the samples of each source of uncertainty, (n, N, k) each."""

@@ -19,7 +19,7 @@ from sen2pro.calibration.candidates import logistic, losses
 from sen2pro.calibration.default import FILE, HIGHEST, MATTERS, Default, terms
 from sen2pro.calibration.features import encode, features, names
 from sen2pro.io import documents
-from sen2pro.types import Array64
+from sen2pro.validation import Array64
 from sen2pro_lab.benchmarks.common import save
 from sen2pro_lab.metrics.statistics import spearman
 from sen2pro_lab.paper.catalogue import need

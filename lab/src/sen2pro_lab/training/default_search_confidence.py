@@ -23,7 +23,7 @@ from sen2pro.calibration.default import MATTERS
 from sen2pro.io import documents
 from sen2pro.search.calibration import DEPTH, FILE, Shipped, lead
 from sen2pro.search.index import unit
-from sen2pro.types import Array64, Labels
+from sen2pro.validation import Array64, Labels
 from sen2pro_lab.benchmarks import search_data
 from sen2pro_lab.benchmarks.common import save
 from sen2pro_lab.benchmarks.search_data import Kept

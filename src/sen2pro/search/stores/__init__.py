@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, TypeGuard
 
-from sen2pro.errors import Sen2ProError, one_of, shown
+from sen2pro.errors import Sen2ProError, one_of, short_repr
 from sen2pro.search.stores.protocol import IndexInfo, NoIndex, Store, StoreUnavailable
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def is_address(place: object) -> TypeGuard[str]:
 def _store_class(url: object) -> type[PostgresStore] | type[QdrantStore]:
     if not is_address(url):
         raise Sen2ProError(
-            f"store must be None (FAISS) or an address like postgresql://... or qdrant://..., not {shown(url)}"
+            f"store must be None (FAISS) or an address like postgresql://... or qdrant://..., not {short_repr(url)}"
         )
     scheme = url.split("://", 1)[0].lower().split("+")[0]
     scheme = "postgresql" if scheme == "postgres" else scheme
@@ -77,4 +77,4 @@ def _check_name(name: object) -> None:
     """Refuse a name that could not be the name of a table."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         rule = "the name of an index has 1 to 40 small letters, digits and _, and starts with a letter"
-        raise Sen2ProError(f"{rule}, not {shown(name)}")
+        raise Sen2ProError(f"{rule}, not {short_repr(name)}")

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from sen2pro.search.documents import Document, Where, matcher
 from sen2pro.search.stores.protocol import Candidates, DuplicateIds, IndexInfo, Json, Rows, missing
-from sen2pro.types import Array
+from sen2pro.validation import Array
 
 _NEIGHBOURS, _BUILD_DEPTH = 32, 128  # of each row in the graph; rows looked at to place a new one
 _DEPTH = 128  # rows looked at in a search of a graph, at least

@@ -28,7 +28,7 @@ from sen2pro.search.stores.protocol import (
     to_json,
     without_secret,
 )
-from sen2pro.types import Array
+from sen2pro.validation import Array
 
 try:
     import psycopg

@@ -14,11 +14,11 @@ import numpy as np
 
 from sen2pro import __version__
 from sen2pro.distances import METRICS
-from sen2pro.errors import Sen2ProError, one_of, shown, some
+from sen2pro.errors import Sen2ProError, join_names, one_of, short_repr
 from sen2pro.io.bundle import Config, convert
 from sen2pro.search.documents import Document, Where
 from sen2pro.signature import Signature
-from sen2pro.types import Array
+from sen2pro.validation import Array
 
 FORMAT = 2
 MOST_DIMENSIONS = 1 << 16
@@ -46,8 +46,8 @@ class DuplicateIds(Sen2ProError):
     def __init__(self, ids: Sequence[str]) -> None:
         self.ids = tuple(ids)
         super().__init__(
-            f"{len(ids)} id{'s are' if len(ids) != 1 else ' is'} in use already: {some(list(ids), 5)}. Choose other "
-            "ids, or pass duplicates='replace' to replace the old documents"
+            f"{len(ids)} id{'s are' if len(ids) != 1 else ' is'} in use already: {join_names(list(ids), 5)}. Choose "
+            "other ids, or pass duplicates='replace' to replace the old documents"
         )
 
 
@@ -86,15 +86,15 @@ def from_json(content: object, place: str) -> tuple[IndexInfo, Json | None]:
     if content is None:
         raise NoIndex(f"there is no index {place}; build it first: Index.build(model, texts, store=..., name=...)")
     if not isinstance(content, dict):
-        raise Sen2ProError(f"{place} must be a JSON object, not {shown(content)}")
+        raise Sen2ProError(f"{place} must be a JSON object, not {short_repr(content)}")
     if content.get("format") != FORMAT:
         raise Sen2ProError(
-            f"{place} was made with sen2pro {shown(content.get('version'))}, in a format that this version "
+            f"{place} was made with sen2pro {short_repr(content.get('version'))}, in a format that this version "
             f"({__version__}) does not read; build the index again"
         )
     confidence = content.get("confidence")
     if confidence is not None and not isinstance(confidence, dict):
-        raise Sen2ProError(f"{place}: 'confidence' must be a JSON object, not {shown(confidence)}")
+        raise Sen2ProError(f"{place}: 'confidence' must be a JSON object, not {short_repr(confidence)}")
     kept = {name: value for name, value in content.items() if name != "confidence"}
     return convert(kept, IndexInfo, place), confidence
 

@@ -34,7 +34,7 @@ from sen2pro.search.stores.protocol import (
     to_json,
     without_secret,
 )
-from sen2pro.types import Array
+from sen2pro.validation import Array
 
 try:
     from qdrant_client import QdrantClient, models

@@ -13,7 +13,7 @@ from sen2pro.server.http_errors import error_docs, json_response
 from sen2pro.server.requests import ApiRequest, ApiRoute
 from sen2pro.server.service import Service
 from sen2pro.server.texts import as_list, read_texts
-from sen2pro.types import Array
+from sen2pro.validation import Array
 
 router = APIRouter(route_class=ApiRoute, tags=["v1"], responses=error_docs("/v1", schemas.OpenAIErrorBody))
 

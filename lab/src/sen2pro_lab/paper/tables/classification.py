@@ -13,7 +13,7 @@ import numpy as np
 
 from sen2pro.calibration.measures import evaluate
 from sen2pro.errors import HeadMissing, Sen2ProError
-from sen2pro.types import Array64
+from sen2pro.validation import Array64
 from sen2pro_lab.metrics.comparisons import ARROW, Board
 from sen2pro_lab.metrics.report import Grid, Result
 from sen2pro_lab.paper import numbers as paper

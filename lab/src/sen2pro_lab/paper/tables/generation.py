@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 
 from sen2pro.calibration.measures import Statistic, Undefined
 from sen2pro.progress import progress
-from sen2pro.types import Array64
+from sen2pro.validation import Array64
 from sen2pro_lab.metrics import Bleu, Metric, metric
 from sen2pro_lab.metrics.comparisons import Board, Points
 from sen2pro_lab.metrics.report import Grid, Result

@@ -18,7 +18,7 @@ from sen2pro.classification.training import SCHEME
 from sen2pro.errors import Sen2ProError, TruncationWarning
 from sen2pro.gaussian import Gaussian
 from sen2pro.model import Sen2Pro
-from sen2pro.types import Array, Array64, Labels
+from sen2pro.validation import Array, Array64, Labels
 from sen2pro_lab.metrics.comparisons import Points
 from sen2pro_lab.metrics.sts import spread
 from sen2pro_lab.paper.baselines import COPIES, augmented, logistic_regression, setfit, setfit_name

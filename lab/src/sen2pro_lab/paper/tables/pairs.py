@@ -13,7 +13,7 @@ from sen2pro.distances import distance, distance_pairwise
 from sen2pro.estimation.moments import combine, estimate
 from sen2pro.gaussian import Gaussian
 from sen2pro.progress import Show, progress
-from sen2pro.types import Array, Array64
+from sen2pro.validation import Array, Array64
 from sen2pro_lab.paper.lab import Lab
 
 _FULL_CHUNK = 64  # pairs whose full covariances are in memory at once

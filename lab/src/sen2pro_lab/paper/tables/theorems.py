@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 import numpy as np
 
 from sen2pro.estimation.moments import estimate
-from sen2pro.types import Array64
+from sen2pro.validation import Array64
 from sen2pro_lab.metrics.report import Grid, Panel, Result, draw
 from sen2pro_lab.paper.lab import Lab
 
