@@ -15,7 +15,7 @@ from sen2pro.calibration import Encoded, MatchConfidence, NothingPromised, compa
 from sen2pro.calibration.candidates import fit, logistic
 from sen2pro.calibration.choosing import folds
 from sen2pro.calibration.comparison import compare_pairs
-from sen2pro.calibration.default import shipped, shipped_slope
+from sen2pro.calibration.defaults import default_slope, defaults
 from sen2pro.calibration.features import features, names
 from sen2pro.calibration.measures import calibration_error
 from sen2pro.calibration.saving import FILE
@@ -311,13 +311,13 @@ def test_a_model_that_samples_compares_alike(minilm, one_pass):
 def test_another_model_is_told_how_to_fit_its_own(tiny):
     with pytest.raises(Sen2ProError, match=r"this one has hash .*MatchConfidence\(\)\.fit"):
         compare(tiny, "a dog", "a cat")
-    assert shipped_slope(tiny.signature()) == 0.0
+    assert default_slope(tiny.signature()) == 0.0
 
 
 def test_the_shipped_curves_rise_with_the_cosine_and_are_a_few_numbers():
     cosine = np.linspace(-1, 1, 201)
-    grade, low, high = shipped().grade(cosine)
-    assert (np.diff(shipped().probability(cosine)) > 0).all()
+    grade, low, high = defaults().pairs.grade(cosine)
+    assert (np.diff(defaults().pairs.probability(cosine)) > 0).all()
     assert (np.diff(grade) > 0).all()
     assert ((low >= 0) & (low <= grade) & (grade <= high) & (high <= 5)).all()
 

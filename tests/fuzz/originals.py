@@ -17,7 +17,7 @@ from torch import nn
 
 from sen2pro import Gaussian, Sen2Pro, Whitening
 from sen2pro.calibration import MatchConfidence
-from sen2pro.calibration.search import SearchConfidence
+from sen2pro.calibration.hits import SearchConfidence
 from sen2pro.classification import Sen2ProClassifier
 from sen2pro.classification.checkpoints import Checkpoint
 from sen2pro.estimation.analytic import Correction

@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from sen2pro.calibration.default import HIGHEST, shipped
+from sen2pro.calibration.defaults import HIGHEST_GRADE, defaults
 from sen2pro.errors import HeadMissing, Sen2ProError
 from sen2pro.estimation.head import Head
 from sen2pro.model import Sen2Pro
@@ -57,7 +57,7 @@ class Comparison:
         )
         return (
             f"{100 * self.probability:.0f} % likely the same meaning ({self.word}). Similarity {self.similarity:.1f} "
-            f"of {HIGHEST:.0f}, probably between {self.low:.1f} and {self.high:.1f}.{vaguer}"
+            f"of {HIGHEST_GRADE:.0f}, probably between {self.low:.1f} and {self.high:.1f}.{vaguer}"
         )
 
 
@@ -101,8 +101,8 @@ def compare_pairs(model: Sen2Pro, first: Sequence[str], second: Sequence[str]) -
 
 def comparing_head(model: Sen2Pro) -> Head:
     """Return the head that a comparison needs; a model that no numbers ship for is refused."""
-    head, default = model.head or model.find_head(), shipped()
-    misfits = default.misfits(model.signature()) or ([] if head else ["no head for one pass"])
+    head = model.head or model.find_head()
+    misfits = defaults().misfits(model.signature()) or ([] if head else ["no head for one pass"])
     if head is None or misfits:
         raise HeadMissing(
             f"a comparison in words comes with the default model only, and this one has {'; '.join(misfits)}. For "
@@ -113,12 +113,12 @@ def comparing_head(model: Sen2Pro) -> Head:
 
 
 def _compared(cosine: float, doubt: dict[str, tuple[float, float]], coverage: float) -> Comparison:
-    default = shipped()
+    default = defaults().pairs
     difference = float(np.log(doubt["data"][0]) - np.log(doubt["data"][1]))
     vaguer: Literal["first", "second"] | None = None
     if abs(difference) > default.equally_vague:
         vaguer = "first" if difference > 0 else "second"
     if cosine > _INDISTINCT:
-        return Comparison(1.0, HIGHEST, HIGHEST, HIGHEST, None, coverage, doubt)
+        return Comparison(1.0, HIGHEST_GRADE, HIGHEST_GRADE, HIGHEST_GRADE, None, coverage, doubt)
     middle, low, high = (float(end) for end in default.grade(cosine))
     return Comparison(float(default.probability(cosine)), middle, low, high, vaguer, coverage, doubt)

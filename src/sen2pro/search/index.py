@@ -11,14 +11,13 @@ from typing import Literal, overload
 
 import numpy as np
 
-from sen2pro.calibration.search import SearchConfidence
+from sen2pro.calibration.hits import Calibration, SearchConfidence, calibration, load_search_confidence
 from sen2pro.distances import distance
 from sen2pro.errors import Sen2ProError, Sen2ProWarning, join_names, one_of
 from sen2pro.gaussian import Gaussian
 from sen2pro.io.gaussians import Piece
 from sen2pro.model import Sen2Pro
 from sen2pro.progress import Show, progress
-from sen2pro.search.calibration import Calibration, calibration, loaded
 from sen2pro.search.documents import CHUNK, Document, EncodedFile, Where, batches, check_ids, check_where
 from sen2pro.search.results import Hit, Result
 from sen2pro.search.stores import connect, create, faiss_folder, is_address
@@ -172,7 +171,7 @@ class Index:
         cls, model: Sen2Pro, store: str | None, name: str, info: IndexInfo,
         confidence: SearchConfidence | str | Path | None, *, overwrite: bool, allow_pickle: bool,
     ) -> Index:  # fmt: skip
-        fitted = loaded(confidence)
+        fitted = load_search_confidence(confidence)
         calibration(fitted, info.signature, info.rerank or info.ranking)  # its errors come before a store is made
         index = cls(model, create(store, name, info, overwrite=overwrite, allow_pickle=allow_pickle), fitted)
         if store is not None and fitted is not None:
@@ -186,7 +185,7 @@ class Index:
 
     @confidence.setter
     def confidence(self, confidence: SearchConfidence | str | Path | None) -> None:
-        fitted = loaded(confidence)
+        fitted = load_search_confidence(confidence)
         self._calibration = calibration(fitted, self.signature, self.rerank or self.ranking)
         self._confidence = fitted
 
@@ -393,12 +392,11 @@ class Index:
         """Return the probability of each hit that it is right; None is unknown."""
         if self._calibration is None:
             return [[None] * len(candidates.documents) for candidates in lists]
-        scores = [
-            sorted(candidates.similarities, reverse=True) for candidates in lists
-        ]  # ties are in order of their ids
-        nothing = np.zeros(KEPT, np.float32)
-        first = [each.details[0, :KEPT] if each.documents else nothing for each in lists]
-        return self._calibration.probabilities(scores, queries[:, :KEPT], np.array(first).reshape(-1, KEPT))
+        scores = [sorted(each.similarities, reverse=True) for each in lists]  # ties are in the order of their ids
+        unknown = np.ones(2, np.float32)
+        first = np.array([each.details[0, :2] if each.documents else unknown for each in lists])
+        variances = np.concatenate([queries[:, :2], first.reshape(-1, 2)], axis=1)
+        return self._calibration.probabilities(scores, lengths=np.maximum(queries[:, 2], 1), variances=variances)
 
     def _warn_of_keys(self, where: Where) -> None:
         """Warn of a key that no text has, where a filter found nothing."""
