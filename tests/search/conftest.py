@@ -28,4 +28,4 @@ def plain(bert, tokenizer):
 @pytest.fixture(scope="session")
 def texts():
     rng = np.random.default_rng(0)
-    return list(dict.fromkeys(" ".join(rng.choice(WORDS, 6)) for _ in range(300)))
+    return list(dict.fromkeys(" ".join(rng.choice(WORDS, 6)) for _ in range(160)))

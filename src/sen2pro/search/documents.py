@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 Value = str | int | float | bool
 Where = dict[str, list[Value]]  # key -> the values that a document may have
+FIELDS = ("id", "text", "metadata")  # of a document
 CHUNK = 1024  # texts that are encoded and written at once
 LONGEST_ID = 512  # characters: a database keeps ids in a tree whose entries must be short
 LARGEST_WHOLE = 1 << 53  # beyond it JSON readers round

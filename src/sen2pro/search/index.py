@@ -368,7 +368,8 @@ class Index:
             self._warn_of_keys(where)
         lists = [self._ranked(candidates, query, depth) for candidates, query in zip(found, details, strict=True)]
         likely = self._probabilities(lists, details)
-        return [Result(text, _hits(*each, k), threshold) for text, *each in zip(texts, lists, likely, strict=True)]
+        columns = zip(texts, lists, likely, strict=True)
+        return [Result(text, _hits(each, chances, k), threshold) for text, each, chances in columns]
 
     def _ranked(self, candidates: Candidates, query: Array, most: int) -> Candidates:
         """Return the first candidates in their final order: by similarity, and by id where similarities agree."""
@@ -500,7 +501,8 @@ def _details(texts: list[str], totals: Mapping[str, Array64 | None], gaussian: G
 
 def _gaussian(details: Array) -> Gaussian:
     """Return the Gaussians in details."""
-    return Gaussian(*np.split(details[:, KEPT:], 2, axis=1))
+    mean, variance = np.split(details[:, KEPT:], 2, axis=1)
+    return Gaussian(mean, variance)
 
 
 def _hits(candidates: Candidates, likely: list[float | None], k: int) -> tuple[Hit, ...]:

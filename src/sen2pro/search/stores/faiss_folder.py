@@ -22,7 +22,7 @@ from sen2pro.io import bundle, parquet, tensors
 from sen2pro.io.atomic import is_temporary, read_unchanged, replacing_folder
 from sen2pro.io.tensors import Expected
 from sen2pro.io.text import check_path
-from sen2pro.search.documents import Document, check_ids, check_metadata
+from sen2pro.search.documents import FIELDS, Document, check_ids, check_metadata
 from sen2pro.search.stores.faiss import FaissStore, library
 from sen2pro.search.stores.protocol import KEPT, Json, Rows, from_json, to_json
 
@@ -36,14 +36,14 @@ _PART = re.compile(r"(texts|vectors|graph)(-[0-9a-f]{16}|\.new)\.(parquet|safete
 _GRAPH = {"levels": Expected("I32", "rows"), "neighbours": Expected("I32", 1), "entry": Expected("I64", "1")}
 
 
-class Part(bundle.Config):
+class Part(bundle.Config, frozen=True):
     """A file of an index."""
 
     name: str
     digest: str
 
 
-class Contents(bundle.Config):
+class Contents(bundle.Config, frozen=True):
     """The parts of an index in a folder; `about` is what `to_json` gives."""
 
     about: Json
@@ -154,7 +154,7 @@ def _write_texts(path: Path, documents: list[Document]) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    schema = pa.schema([(name, pa.string()) for name in Document._fields])
+    schema = pa.schema([(name, pa.string()) for name in FIELDS])
     with pq.ParquetWriter(path, schema, compression="zstd", write_page_checksum=True) as file:
         for start in range(0, len(documents), _GROUP):
             rows = [(id, text, json.dumps(metadata)) for id, text, metadata in documents[start : start + _GROUP]]
@@ -177,7 +177,7 @@ def _batches(path: Path, count: int) -> Iterator[dict[str, list[str]]]:
 
     with parquet.opened(path) as file:
         schema = file.schema_arrow
-        if schema.names != list(Document._fields) or set(schema.types) != {pa.string()}:
+        if schema.names != list(FIELDS) or set(schema.types) != {pa.string()}:
             raise Sen2ProError(f"{path} must have the columns id, text and metadata, all of texts")
         if file.metadata.num_rows != count:
             raise Sen2ProError(f"{path} has {file.metadata.num_rows} rows, but the index {count}")

@@ -6,7 +6,7 @@ import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import wraps
+from functools import update_wrapper
 from typing import Annotated, Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar
 
 import msgspec
@@ -51,7 +51,7 @@ class DuplicateIds(Sen2ProError):
         )
 
 
-class IndexInfo(Config):
+class IndexInfo(Config, frozen=True):
     """How an index was made: kept in its store, and compared with the model that searches it."""
 
     signature: Signature
@@ -191,11 +191,10 @@ def retry(action: Callable[[], T]) -> T:
 def retried(method: Callable[Concatenate[Self, P], T]) -> Callable[Concatenate[Self, P], T]:
     """Decorate a method of a network store: it is retried while the store is unavailable."""
 
-    @wraps(method)
-    def run(self: Self, *args: P.args, **options: P.kwargs) -> T:
+    def run(self: Self, /, *args: P.args, **options: P.kwargs) -> T:
         return retry(lambda: method(self, *args, **options))
 
-    return run
+    return update_wrapper(run, method)
 
 
 def retry_write(write: Callable[[], None], ids: Sequence[str]) -> None:

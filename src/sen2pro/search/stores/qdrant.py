@@ -17,7 +17,7 @@ from urllib.parse import unquote, urlsplit
 import numpy as np
 
 from sen2pro.errors import Sen2ProError, first_line
-from sen2pro.search.documents import Document, Value, Where
+from sen2pro.search.documents import FIELDS, Document, Value, Where
 from sen2pro.search.stores.protocol import (
     SOME_ROWS,
     Candidates,
@@ -124,11 +124,14 @@ class QdrantStore:
         retry_write(lambda: self._write(rows, replace), rows.ids)
 
     def _write(self, rows: Rows, replace: bool) -> None:
-        numbers = zip(rows.documents, rows.vectors.tolist(), rows.details.tolist(), strict=True)
+        columns = zip(rows.documents, rows.vectors.tolist(), rows.details.tolist(), strict=True)
         points = [
-            models.PointStruct(id=_point(each.id), vector=vector, payload={**each._asdict(), "details": details})
-            for each, vector, details in numbers
-        ]
+            models.PointStruct(
+                id=_point(document.id), vector=vector,
+                payload={**dict(zip(FIELDS, document, strict=True)), "details": details},
+            )
+            for document, vector, details in columns
+        ]  # fmt: skip
         with self._client.asking() as client:
             if not replace and (there := self._existing(client, rows.ids)):
                 raise DuplicateIds(there)
@@ -299,24 +302,22 @@ def _point(id: str) -> str:
 
 
 def _document(payload: Json) -> Document:
-    return Document(*(payload[name] for name in Document._fields))
+    return Document(*(payload[name] for name in FIELDS))
 
 
 def _filter(where: Where) -> models.Filter | None:
     """Return a filter; numbers are matched by ranges of one value, so that 1 is 1.0."""
 
-    def conditions(key: str, values: Sequence[Value]) -> list[models.FieldCondition]:
-        texts = [value for value in values if isinstance(value, str)]
+    def condition(key: str, values: Sequence[Value]) -> models.Filter:
+        field, texts = f"metadata.{key}", [value for value in values if isinstance(value, str)]
         truths = {value for value in values if isinstance(value, bool)}
         numbers = {value for value in values if not isinstance(value, (str, bool))}
-        matches = [
-            *([models.MatchAny(any=texts)] if texts else []),
-            *(models.MatchValue(value=each) for each in truths),
+        found: list[models.Condition] = [
+            *(models.FieldCondition(key=field, match=models.MatchValue(value=each)) for each in truths),
+            *(models.FieldCondition(key=field, range=models.Range(gte=each, lte=each)) for each in numbers),
         ]
-        place = f"metadata.{key}"
-        return [
-            *(models.FieldCondition(key=place, match=match) for match in matches),
-            *(models.FieldCondition(key=place, range=models.Range(gte=each, lte=each)) for each in numbers),
-        ]
+        if texts:
+            found.append(models.FieldCondition(key=field, match=models.MatchAny(any=texts)))
+        return models.Filter(should=found)
 
-    return models.Filter(must=[models.Filter(should=conditions(*each)) for each in where.items()]) if where else None
+    return models.Filter(must=[condition(*each) for each in where.items()]) if where else None
