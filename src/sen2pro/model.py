@@ -23,8 +23,7 @@ from sen2pro.estimation.shrinkage import shrunk
 from sen2pro.estimation.whitening import Whitening
 from sen2pro.gaussian import Gaussian
 from sen2pro.io import documents
-from sen2pro.io.atomic import new_folder
-from sen2pro.io.text import check_path
+from sen2pro.io.atomic import check_path, new_folder
 from sen2pro.progress import Show
 from sen2pro.sampling.edits import OPERATIONS
 from sen2pro.sampling.sampler import Sampler

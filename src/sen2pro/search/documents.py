@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from sen2pro.errors import Sen2ProError, Sen2ProWarning, one_of, short_repr
+from sen2pro.io.atomic import check_path
 from sen2pro.io.gaussians import Piece, outline, stream
-from sen2pro.io.text import check_path
 from sen2pro.validation import as_list, check_sentences, check_text, is_whole
 
 if TYPE_CHECKING:
