@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import itertools
 import tempfile
 import warnings
@@ -43,6 +44,20 @@ class Server:
     def close(self) -> None:
         if self._server is not None:
             self._server.cleanup()
+
+
+@cache
+def shared_server() -> Server:
+    server = Server()
+    atexit.register(server.close)
+    return server
+
+
+@cache
+def some_texts() -> list[str]:
+    """160 texts of six words that differ."""
+    rng = np.random.default_rng(0)
+    return list(dict.fromkeys(" ".join(rng.choice(WORDS, 6)) for _ in range(160)))
 
 
 class Place:

@@ -8,7 +8,7 @@ import sys
 import msgspec
 import numpy as np
 import pytest
-from search_stores import Server, fitted_confidence
+from search_stores import Server, fitted_confidence, shared_server, some_texts
 
 from sen2pro import Gaussian, Sen2Pro, Sen2ProError, Sen2ProWarning
 from sen2pro.calibration import SearchConfidence
@@ -25,6 +25,22 @@ TEXTS = [
     "The headphones connect by Bluetooth.", "Gift cards never expire.", "Our shop is closed on Sundays.",
     "The manual is available in twelve languages.",
 ]  # fmt: skip
+
+
+@pytest.fixture
+def server():
+    return shared_server()
+
+
+@pytest.fixture(scope="module")
+def plain(bert, tokenizer):
+    """A tiny random BERT without a head: plain vectors of 32 numbers."""
+    return Sen2Pro(bert, tokenizer=tokenizer)
+
+
+@pytest.fixture
+def texts():
+    return some_texts()
 
 
 @pytest.fixture

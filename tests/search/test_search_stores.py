@@ -11,11 +11,32 @@ import time
 import numpy as np
 import psycopg
 import pytest
-from search_stores import Place, fitted_confidence
+from search_stores import STORES, Place, fitted_confidence, shared_server, some_texts
 
 from sen2pro import Sen2Pro, Sen2ProError, Sen2ProWarning, distance
 from sen2pro.search import DuplicateIds, Index, StoreUnavailable
 from sen2pro.search.stores.faiss import FaissStore, ReadWriteLock
+
+
+@pytest.fixture
+def server():
+    return shared_server()
+
+
+@pytest.fixture(scope="module")
+def plain(bert, tokenizer):
+    """A tiny random BERT without a head: plain vectors of 32 numbers."""
+    return Sen2Pro(bert, tokenizer=tokenizer)
+
+
+@pytest.fixture
+def texts():
+    return some_texts()
+
+
+@pytest.fixture(params=STORES)
+def place(request, server, tmp_path):
+    return Place(request.param, server, tmp_path)
 
 
 def brute(plain, texts, query, k):
