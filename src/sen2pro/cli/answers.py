@@ -44,7 +44,7 @@ class Scores(NamedTuple):
 @options.with_settings(*options.IN_ONE_PASS)
 def specificity(
     settings: options.Chosen,
-    input: Annotated[str, Argument(help=f"{options.INPUT} - is standard input.")],
+    input: Annotated[str, Argument(help=f"{options.INPUT}; - is standard input.")],
     output: Annotated[str, Argument(help="A .csv, .tsv or .jsonl file: sentence, score, score at its length, value.")],
     column: options.Column = None,
     id_column: Annotated[str | None, Option(help="Column with ids to keep.")] = None,

@@ -17,7 +17,7 @@ from sen2pro.errors import Sen2ProError
 
 # Command -> module, in the order of the help.
 _COMMANDS = {
-    "specificity": "answers", "compare": "answers", "index": "index", "search": "search", "dedup": "search",
+    "specificity": "answers", "compare": "answers", "index": "search", "search": "search", "dedup": "search",
     "calibrate": "pairs", "match": "pairs", "encode": "encode", "show": "encode", "page": "serve", "serve": "serve",
     "demo": "demo", "distill": "encode", "info": "encode",
 }  # fmt: skip

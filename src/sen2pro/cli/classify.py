@@ -14,7 +14,6 @@ from typer import Argument, Option, Typer
 
 from sen2pro.cli import options
 from sen2pro.cli.terminal import Console
-from sen2pro.cli.workers import Restart, Workers, encode_first, notes_of
 from sen2pro.errors import Sen2ProError, join_names
 from sen2pro.io.atomic import check_new_folder
 from sen2pro.io.inputs import Labelled, R, Reader, Record, labelled, sentences
@@ -142,8 +141,8 @@ def predict(
     overwrite: options.Overwrite = False,
     model: _Encoder = None,
     encoded: options.Encoded = False,
-    workers: Workers = None,
-    restart: Restart = False,
+    workers: options.Workers = None,
+    restart: options.Restart = False,
 ) -> None:
     """Predict the class of each sentence of a file, with its probability.
 
@@ -153,7 +152,7 @@ def predict(
     With --workers, the sentences are encoded first, into OUTPUT.parts. A run that was stopped or killed resumes when
     you run the same command again.
     """
-    first = encode_first(workers, restart=restart, encoded=encoded)
+    first = options.encode_first(workers, restart=restart, encoded=encoded)
     path = options.check_output(output, SUFFIXES, [input], overwrite=overwrite)
     reading = options.Reading(column, id_column, skip_blank, longest_line)
     done: Summary | None = None
@@ -184,7 +183,7 @@ def predict(
             predicted = _predict(classifier, source, number)
         total = _write(path, classifier.classes_.tolist(), predicted, ids=id_column is not None, overwrite=overwrite)
     Console().say(f"{total} sentence{'s' * (total != 1)} -> {output}")
-    notes = [*options.together(gathered, total), *(notes_of(done) if done else ())]
+    notes = [*options.together(gathered, total), *(options.notes_of(done) if done else ())]
     options.report(notes, classifier.signature_, far=done.report.far if done else 0, total=total)
 
 

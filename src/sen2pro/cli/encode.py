@@ -11,7 +11,6 @@ from typer import Argument, Option
 
 from sen2pro.cli import options
 from sen2pro.cli.terminal import Console
-from sen2pro.cli.workers import Restart, Workers, notes_of
 from sen2pro.errors import Sen2ProError
 from sen2pro.io.atomic import check_path
 from sen2pro.io.inputs import sentences
@@ -27,7 +26,7 @@ _MOST_SHOWN = 100  # rows that were skipped
 @options.with_settings()
 def encode(
     settings: options.Chosen,
-    input: Annotated[list[str], Argument(help=f"{options.INPUT} Files, a folder or a pattern; - is standard input.")],
+    input: Annotated[list[str], Argument(help=f"{options.INPUT}: files, a folder or a pattern; - is standard input.")],
     output: Annotated[str, Argument(help="A .parquet or .safetensors file; with --shards a new folder.")],
     column: options.Column = None,
     longest_line: options.LongestLine = LONGEST_LINE,
@@ -37,8 +36,8 @@ def encode(
     skip_blank: options.SkipBlank = False,
     on_error: Annotated[str, Option(help="For a row that cannot be read or encoded: fail or skip.")] = "fail",
     shards: Annotated[bool, Option("--shards", help="Write a folder of Parquet files.")] = False,
-    workers: Workers = None,
-    restart: Restart = False,
+    workers: options.Workers = None,
+    restart: options.Restart = False,
     overwrite: options.Overwrite = False,
     batch_size: Annotated[
         int | None,
@@ -64,7 +63,7 @@ def encode(
         console.say(f"skipped: {place}: {why}", style="yellow")
     if report.skipped_rows > _MOST_SHOWN:
         console.say(f"and {report.skipped_rows - _MOST_SHOWN:,} more", style="yellow")
-    options.report([*gathered, *notes_of(done)], done.signature, far=report.far, total=report.rows)
+    options.report([*gathered, *options.notes_of(done)], done.signature, far=report.far, total=report.rows)
 
 
 def show(

@@ -22,13 +22,14 @@ from sen2pro.io.atomic import check_path
 from sen2pro.settings import Settings
 
 if TYPE_CHECKING:
+    from sen2pro.jobs import Summary
     from sen2pro.model import Sen2Pro
 
 Chosen = dict[str, Any]
 """The settings that a command was given, by name."""
-INPUT = "Text (one sentence per line), CSV, TSV, JSONL or Parquet, plain or .gz."
+INPUT = "Text (one sentence per line), CSV, TSV, JSONL or Parquet, plain or .gz"
 OneInput = Annotated[
-    str, typer.Argument(help=f"{INPUT} - is standard input. With --workers, a folder or a pattern too.")
+    str, typer.Argument(help=f"{INPUT}; - is standard input. With --workers, a folder or a pattern too.")
 ]
 IN_ONE_PASS = ("model", "head", "pooling", "device", "revision", "trust_remote_code", "allow_pickle")
 _FIELDS = {each.name: each for each in fields(Settings)}
@@ -38,6 +39,8 @@ Column = Annotated[str | None, typer.Option("--column", "-c", help=COLUMN)]
 LongestLine = Annotated[int, typer.Option(help="Maximum number of bytes of a line, or of a field of a table.", min=1)]
 SkipBlank = Annotated[bool, typer.Option("--skip-blank", help="Skip blank sentences.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the output if it exists.")]
+Workers = Annotated[int | None, typer.Option(help="Number of processes, each with one thread.", min=1)]
+Restart = Annotated[bool, typer.Option("--restart", help="Delete an unfinished run and start again.")]
 Encoded = Annotated[
     bool, typer.Option("--encoded", help="The input is an output of sen2pro encode: Parquet, or a folder of shards.")
 ]
@@ -156,6 +159,15 @@ def check_output(output: str, suffixes: Sequence[str], inputs: Sequence[str] = (
     return path
 
 
+def encode_first(workers: int | None, *, restart: bool, encoded: bool) -> bool:
+    """Return whether a command encodes its input into files before it uses them; `encoded`: the input is encoded."""
+    if workers is not None and encoded:
+        raise Sen2ProError("with --encoded nothing is left to encode; leave --workers out")
+    if restart and workers is None:
+        raise Sen2ProError("--restart is for runs with --workers; other runs leave no parts behind")
+    return workers is not None
+
+
 @contextmanager
 def notes() -> Iterator[list[Sen2ProWarning]]:
     """Gather what the library warns of, to be printed with the result and not in the middle of it."""
@@ -171,6 +183,13 @@ def together(gathered: list[Sen2ProWarning], total: int) -> list[Sen2ProWarning]
     cut = [note for note in gathered if isinstance(note, TruncationWarning)]
     others = [note for note in gathered if not isinstance(note, TruncationWarning)]
     return [*others, *(TruncationWarning(sum(note.count for note in cut), total, one.limit) for one in cut[:1])]
+
+
+def notes_of(done: Summary) -> list[Sen2ProWarning]:
+    """Return the warnings of a run that encoded files: about texts that were cut, and all others."""
+    report = done.report
+    cut = [TruncationWarning(report.cut, report.rows, report.limit)] if report.cut else []
+    return [*map(Sen2ProWarning, report.notes), *cut]
 
 
 def signature_in_one_pass(model: Any) -> object:

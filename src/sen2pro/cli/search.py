@@ -1,11 +1,12 @@
-"""`sen2pro search` and `sen2pro dedup`: ask an index, and find near duplicates."""
+"""`sen2pro index`, `search` and `dedup`: make an index, ask it, and find near duplicates."""
 
 from __future__ import annotations
 
 import json
 import sys
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
+from itertools import tee
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,13 +14,16 @@ from typer import Argument, Option
 
 from sen2pro.cli import options
 from sen2pro.cli.terminal import Console, in_flags
-from sen2pro.errors import Sen2ProError, Sen2ProWarning
+from sen2pro.errors import Sen2ProError, Sen2ProWarning, one_of
 from sen2pro.io.inputs import Reader, Record, sentences
 from sen2pro.io.rows import LONGEST_LINE
 from sen2pro.io.tables import SUFFIXES, new_table
 from sen2pro.progress import progress
 
 if TYPE_CHECKING:
+    from sen2pro.jobs import Summary
+    from sen2pro.model import Sen2Pro
+    from sen2pro.search import Index
     from sen2pro.search.duplicates import Duplicates
     from sen2pro.search.results import Result
 
@@ -32,6 +36,114 @@ _UNCALIBRATED = (
     "there is no calibration for this model and ranking, so there are no probabilities, and the first hit is always "
     "the answer. Label queries, fit a SearchConfidence, and pass --confidence"
 )
+
+
+_Kind = Annotated[str | None, Option(help="flat or hnsw (a graph). (default: flat in a folder, hnsw in a database)")]
+_Rerank = Annotated[
+    str | None, Option(help="A distance that ranks the nearest texts again: eq6, wasserstein, ... (default: none)")
+]
+_Metadata = Annotated[
+    list[str] | None, Option(help="Column to keep and to filter by; may be repeated. (--encoded: all that were kept)")
+]
+
+
+@options.with_settings(*options.IN_ONE_PASS)
+def index(
+    settings: options.Chosen,
+    input: options.OneInput,
+    output: Annotated[str, Argument(help="A new folder, or an address: postgresql://... or qdrant://...")],
+    column: options.Column = None,
+    id_column: Annotated[str | None, Option(help="Column with ids. (default: the number of the row, from 0)")] = None,
+    metadata: _Metadata = None,
+    name: options.Name = "sen2pro",
+    kind: _Kind = None,
+    rerank: _Rerank = None,
+    encoded: options.Encoded = False,
+    duplicates: Annotated[str, Option(help="refuse or replace duplicate ids.")] = "refuse",
+    skip_blank: options.SkipBlank = False,
+    longest_line: options.LongestLine = LONGEST_LINE,
+    overwrite: options.Overwrite = False,
+    workers: options.Workers = None,
+    restart: options.Restart = False,
+) -> None:
+    """Make an index of a file, for sen2pro search.
+
+    Memory holds the index and nothing else that grows. With an address the texts go into a database.
+
+    With --workers, the texts are encoded first, into OUTPUT.parts (for a database NAME.parts in the current folder).
+    A run that was stopped or killed resumes when you run the same command again. Such a run has no plain vectors, so
+    documents are ranked by the cosine of their means.
+    """
+    from sen2pro.search.index import Index, search_model
+    from sen2pro.search.stores import is_address
+    from sen2pro.search.stores.faiss_folder import check_target
+
+    first = options.encode_first(workers, restart=restart, encoded=encoded)
+    store = output if is_address(output) else None
+    if store is None:
+        check_target(output, overwrite=overwrite)
+    make: dict[str, Any] = {
+        "store": store, "name": name, "kind": kind, "rerank": rerank, "duplicates": duplicates, "overwrite": overwrite,
+        "allow_pickle": settings["allow_pickle"],
+    }  # fmt: skip
+    reading = options.Reading(column, id_column, skip_blank, longest_line)._asdict()
+    done: Summary | None = None
+    with options.notes() as gathered, ExitStack() as until_saved:
+        if encoded:
+            if column or id_column:
+                raise Sen2ProError("a file of sen2pro encode has its own columns; leave --column and the like out")
+            made = Index.from_file(options.load(**settings), input, metadata=metadata, **make)
+        elif first:
+            from sen2pro.jobs import shards_for
+
+            kept, model = metadata or [], options.load(**settings)
+            _check_before(model, kept, make)
+            reading |= {"keep": kept, "workers": workers or 1, "restart": restart}
+            done = until_saved.enter_context(
+                shards_for(search_model(model), input, name if store else output, **reading)
+            )
+            made = Index.from_file(model, done.output, metadata=kept, **make)
+        else:
+            source = sentences(input, keep=metadata or (), **reading)
+            number = source.count()
+            made = _build(source, number, options.load(**settings), make, ids=bool(id_column), metadata=bool(metadata))
+        if store is None:
+            made.save(output, overwrite=overwrite)
+    total, signature = len(made), made.signature
+    made.close()
+    Console().say(f"{total} text{'s' * (total != 1)} -> {output}")
+    notes = [*options.together(gathered, total), *(options.notes_of(done) if done else ())]
+    options.report(notes, signature, far=done.report.far if done else 0, total=total)
+
+
+def _build(
+    source: Reader[Record], number: int | None, model: Sen2Pro, make: dict[str, Any], *, ids: bool, metadata: bool
+) -> Index:
+    """Make an index of a file, which is read once: `tee` keeps the rows of one batch."""
+    from sen2pro.search.index import Index
+
+    copies = iter(tee(source, 1 + ids + metadata))
+    texts = (record.text for record in next(copies))
+    names = (record.id for record in next(copies)) if ids else None
+    kept = (record.metadata for record in next(copies)) if metadata else None
+    return Index.build(model, texts, ids=names, metadata=kept, total=number, **make)
+
+
+def _check_before(model: Sen2Pro, metadata: list[str], make: dict[str, Any]) -> None:
+    """Raise if the index cannot be made, before hours are spent on encoding."""
+    from sen2pro.search.documents import check_key
+    from sen2pro.search.index import DUPLICATES, describe, prompt_of_documents
+    from sen2pro.search.stores import check_new
+
+    if prompt := prompt_of_documents(model):
+        raise Sen2ProError(
+            f"this model puts {prompt!r} before each document, which workers cannot; leave --workers out"
+        )
+    for key in metadata:
+        check_key(key)
+    one_of("duplicates", make["duplicates"], DUPLICATES)
+    describe(model, make["store"], make["kind"], make["rerank"], "mean-cosine")
+    check_new(make["store"], make["name"], overwrite=make["overwrite"], allow_pickle=make["allow_pickle"])
 
 
 @options.with_settings(*options.IN_ONE_PASS)
@@ -142,7 +254,7 @@ def _write_answers(
     """Write the answers to a file of queries; return the numbers of queries and of answers."""
     total = answered = 0
     whole = path.suffix.lower() == ".jsonl"
-    with new_table(path, _ANSWERS, overwrite=overwrite) as write:
+    with new_table(path, dict.fromkeys(_ANSWERS) if whole else _ANSWERS, overwrite=overwrite) as write:
         for records in source.chunks(_CHUNK):
             for result in ask([record.text for record in records]):
                 total, answered = total + 1, answered + (result.answer is not None)
@@ -165,7 +277,7 @@ def _answer(result: Result) -> dict[str, str | float | None]:
 @options.with_settings(*options.IN_ONE_PASS)
 def dedup(
     settings: options.Chosen,
-    input: Annotated[str, Argument(help=options.INPUT)],
+    input: Annotated[str, Argument(help=f"{options.INPUT}.")],
     output: Annotated[str, Argument(help="A .csv, .tsv or .jsonl file: id, text, keep, group, probability.")],
     precision: Annotated[
         float | None,

@@ -13,7 +13,6 @@ from typing import Any, Generic, TypeVar
 
 from sen2pro.errors import Sen2ProError, has_surrogates, one_of, short_repr
 from sen2pro.io.atomic import check_path
-from sen2pro.io.gaussians import COLUMNS, outline
 from sen2pro.io.rows import LONGEST_LINE, Choose, Digest, Fault, Row, file_digest, kind_of, read_rows, shown_name
 from sen2pro.progress import progress
 from sen2pro.validation import check_whole, is_blank
@@ -323,6 +322,8 @@ def _is_written(file: Path, output: Path | None) -> bool:
         return True
     if place != output.resolve() or output.suffix.lower() != ".parquet":
         return False
+    from sen2pro.io.gaussians import outline
+
     try:
         return bool(outline(output).sizes)
     except Sen2ProError:
@@ -367,6 +368,8 @@ class Inputs:
 
     def __post_init__(self) -> None:
         """Open nothing yet, but refuse what cannot be read."""
+        from sen2pro.io.gaussians import COLUMNS
+
         for name in self.keep:
             if name in COLUMNS:
                 raise Sen2ProError(f"a column {name!r} cannot be kept: the output has one of its own. Rename yours")
