@@ -14,8 +14,9 @@ from fuzz import originals
 from fuzz.engine import Case, Family, Wrong
 from fuzz.mutations import rewritten, spelled, spoiled
 from fuzz.stored import changed_file, check_same, check_valid
+from sen2pro.gaussian import Stored, read
 from sen2pro.io import documents, shards
-from sen2pro.io.gaussians import GaussianWriter, Stored, read
+from sen2pro.io.gaussians import GaussianWriter
 from sen2pro.io.inputs import InputFile
 from sen2pro.jobs import plan as plans
 from sen2pro.jobs.plan import About, Plan

@@ -23,8 +23,9 @@ from scale_runs import (
 from test_cli import run
 
 from sen2pro import Gaussian, Sen2Pro, Sen2ProError
+from sen2pro.gaussian import read
 from sen2pro.io import shards
-from sen2pro.io.gaussians import read, stream
+from sen2pro.io.gaussians import stream
 from sen2pro.jobs import InProcess, Processes, Summary, encode_files, plan
 from sen2pro.jobs.engines import _died
 from sen2pro.jobs.units import Report

@@ -8,8 +8,8 @@ from scale_runs import SAMPLES, Stops, model, small_units, some_texts, texts, ti
 from test_cli import run
 
 from sen2pro import Sen2Pro, Sen2ProError
+from sen2pro.gaussian import read
 from sen2pro.io import shards
-from sen2pro.io.gaussians import read
 from sen2pro.jobs import encode_files, plan
 from sen2pro.jobs.units import Report
 

@@ -12,7 +12,7 @@ from scale_runs import model, names, small_units, some_texts, stopped, texts, un
 from test_cli import run
 
 from sen2pro import Sen2ProError
-from sen2pro.io.gaussians import read
+from sen2pro.gaussian import read
 from sen2pro.io.inputs import Inputs, expand
 from sen2pro.jobs import encode_files, plan
 

@@ -11,7 +11,7 @@ from scale_runs import names, some_texts, write_lines
 from test_cli import run, spawn
 from test_killed_runs import partials, stop, wait_for
 
-from sen2pro.io.gaussians import read
+from sen2pro.gaussian import read
 
 pytestmark = pytest.mark.slow
 
