@@ -75,7 +75,8 @@ def test_a_line_cannot_be_allowed_to_be_of_any_length(tmp_path):  # OverflowErro
 @pytest.mark.parametrize("path", ["a" * 5000, "a" * 256, "a/" * 3000])
 def test_a_name_that_no_file_can_have_is_refused(tiny, path):  # OSError
     takers = (Gaussian.load, BATCH.save, Head.load, Sen2Pro, sentences)
-    for function in (*takers, lambda name: Sen2Pro(tiny.encoder.source, tokenizer=tiny.encoder.tokenizer, head=name)):
+    own = tiny.encoder.transformers
+    for function in (*takers, lambda name: Sen2Pro(own.source, tokenizer=own.source_tokenizer, head=name)):
         with pytest.raises(Sen2ProError, match="no file system has names this long: 'a"):
             function(path)
 

@@ -11,8 +11,8 @@ from typing import Annotated, Any, Generic, Literal, TypeVar, get_type_hints
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from sen2pro.calibration.comparison import Comparison
+from sen2pro.search.documents import Value
 from sen2pro.search.results import Hit, Result
-from sen2pro.search.rows import Value
 from sen2pro.settings import DATA, Settings
 from sen2pro.signature import Signature
 from sen2pro.specificity.measure import Specificity
