@@ -316,7 +316,7 @@ def test_duplicate_ids_are_warned_of_and_cannot_be_looked_up(tmp_path):
         gaussian().save(path, ids=["a", "b", "c", "b"])
     stored = read(path)
     assert stored.find("c") == gaussian()[2]
-    with pytest.raises(Sen2ProError, match="the id 'b' stands in 2 rows, for instance 1 and 3"):
+    with pytest.raises(Sen2ProError, match="the id 'b' is in 2 rows, for instance 1 and 3"):
         stored.find("b")
     with pytest.raises(Sen2ProError, match="there is no id 'z' among 4"):
         stored.find("z")
