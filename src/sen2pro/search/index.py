@@ -257,7 +257,11 @@ class Index:
         return self._fill(((each, None) for each in found), _length(texts), duplicates, show_progress_bar)
 
     def _fill(
-        self, batches: Iterable[tuple[list[Document], GaussianBatch | None]], total: int | None, duplicates: str, show: Show
+        self,
+        batches: Iterable[tuple[list[Document], GaussianBatch | None]],
+        total: int | None,
+        duplicates: str,
+        show: Show,
     ) -> int:
         """Write documents, those of a file with their Gaussians; return how many there were."""
         replace = one_of("duplicates", duplicates, DUPLICATES) == "replace"
