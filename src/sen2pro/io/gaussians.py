@@ -35,10 +35,14 @@ _BATCH = 8192  # rows of a Parquet file that are decoded at once
 class GaussianLike(Protocol):
     """Anything with the parts of a `Gaussian`."""
 
-    mean: Array
-    variance: Array
-    signature: Signature | None
-    coverage: Array | None
+    @property
+    def mean(self) -> Array: ...  # noqa: D102
+    @property
+    def variance(self) -> Array: ...  # noqa: D102
+    @property
+    def signature(self) -> Signature | None: ...  # noqa: D102
+    @property
+    def coverage(self) -> Array | None: ...  # noqa: D102
 
 
 @dataclass(frozen=True, eq=False)
