@@ -243,16 +243,16 @@ def test_distributions_come_as_arrow_too(server, model):
     assert Signature.from_json(table.schema.metadata[b"signature"].decode()) == gaussian.signature
 
 
-def test_compare_gives_the_answer_with_its_doubt(server, model):
+def test_compare_gives_the_answer_with_its_variances(server, model):
     answer = server.post("/v1/compare", {"first": [MAN, MAN], "second": ["A man plays the guitar.", "It happened."]})
     ours = [model.compare(MAN, other) for other in ("A man plays the guitar.", "It happened.")]
     for row, expected in zip(answer.json()["data"], ours, strict=True):
         for name in ("probability", "similarity", "low", "high", "coverage"):
             assert row[name] == pytest.approx(getattr(expected, name), abs=1e-6)
-        assert (row["word"], row["vaguer"], row["answer"]) == (expected.word, expected.vaguer, str(expected))
+        assert (row["verdict"], row["vaguer"], row["answer"]) == (expected.verdict, expected.vaguer, str(expected))
         gaussians = model.encode_sources([MAN, "It happened."])
-        assert set(row["doubt"]) == {"model", "data"}
-        for source, (first, _) in row["doubt"].items():
+        assert set(row["variances"]) == {"model", "data"}
+        for source, (first, _) in row["variances"].items():
             assert first == pytest.approx(gaussians[source].total_variance[0], rel=1e-5)
 
 

@@ -289,7 +289,7 @@ def labels_of(classifier: Sen2ProClassifier, rows: Array64) -> list[Label]:
 
 def comparison_to_json(comparison: Comparison) -> dict[str, object]:
     """Return a comparison as JSON, with its verdict and its answer in words."""
-    return {**asdict(comparison), "word": comparison.word, "answer": str(comparison)}
+    return {**asdict(comparison), "verdict": comparison.verdict, "answer": str(comparison)}
 
 
 def _has(find_head: Callable[[Sen2Pro], object], model: Sen2Pro) -> bool:
