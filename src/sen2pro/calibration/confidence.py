@@ -16,9 +16,8 @@ from sen2pro.calibration.report import Report
 from sen2pro.calibration.selection import Mask, Number
 from sen2pro.errors import Sen2ProError, Sen2ProWarning, short_repr
 from sen2pro.io import bundle
-from sen2pro.io.atomic import new_folder
+from sen2pro.io.atomic import check_path, new_folder
 from sen2pro.io.bundle import Config, Count
-from sen2pro.io.text import check_path
 from sen2pro.validation import Array64, check_seed, parse_fraction
 
 FORMAT = 2

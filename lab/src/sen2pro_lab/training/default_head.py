@@ -4,7 +4,7 @@
     python -m sen2pro_lab.training.default_head sources --output folder
 
 `head_corpus.py` says where the sources come from: 6,405 texts of 21 kinds, 1 to 280 words. Samples are kept in
-SEN2PRO_CACHE; a stopped run goes on. What is read of the network is chosen on kinds of text that are held out.
+SEN2PRO_CACHE; a stopped run resumes. The layers it reads are chosen on kinds of text that are held out.
 """
 
 from __future__ import annotations
