@@ -169,7 +169,7 @@ def test_what_it_cannot_follow_is_said(folder, head, bert, tokenizer):
 def test_weights_that_change_are_not_followed(head, tmp_path):
     model = Sen2Pro(save(tmp_path), method="analytic", uncertainty="model", head=head)
     with torch.no_grad():
-        next(model.encoder.network.parameters()).add_(1e-3)
+        next(model.encoder.transformers.network.parameters()).add_(1e-3)
     with pytest.raises(Sen2ProError, match="dropout cannot be followed"):
         model.encode("a dog")
 

@@ -15,7 +15,7 @@ import numpy as np
 from sen2pro import __version__
 from sen2pro.distances import distance, distance_pairwise
 from sen2pro.encoder.encoder import Encoder
-from sen2pro.encoder.loading import load_library
+from sen2pro.encoder.find import load_source
 from sen2pro.errors import HeadMissing, Sen2ProError, Sen2ProWarning, one_of, short_repr
 from sen2pro.estimation.head import CONFIG, Head, misfits, on_sphere, shipped
 from sen2pro.estimation.moments import Moments, combine
@@ -23,8 +23,7 @@ from sen2pro.estimation.shrinkage import shrunk
 from sen2pro.estimation.whitening import Whitening
 from sen2pro.gaussian import Gaussian
 from sen2pro.io import documents
-from sen2pro.io.atomic import new_folder
-from sen2pro.io.text import check_path
+from sen2pro.io.atomic import check_path, new_folder
 from sen2pro.progress import Show
 from sen2pro.sampling.edits import OPERATIONS
 from sen2pro.sampling.sampler import Sampler
@@ -594,8 +593,8 @@ def _unpickled(settings: Settings, name: str, files: Mapping[str, bytes]) -> Sen
             path = Path(folder, place)
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(data)
-        library = load_library(settings.changed(model=folder))
-    found = settings.changed(model=library.source, tokenizer=library.tokenizer)
+        source, tokenizer = load_source(settings, Path(folder))
+    found = settings.changed(model=source, tokenizer=tokenizer)
     return Sen2Pro.from_settings(found, {"name": name})
 
 

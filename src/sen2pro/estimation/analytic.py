@@ -18,7 +18,7 @@ from sen2pro import __version__
 from sen2pro.errors import Sen2ProError
 from sen2pro.estimation.head import TRANSFORMS, Linear, basis, few_layers
 from sen2pro.io import documents, tensors
-from sen2pro.io.text import check_path
+from sen2pro.io.atomic import check_path
 from sen2pro.sampling.states import States
 from sen2pro.validation import Array64
 

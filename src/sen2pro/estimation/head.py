@@ -20,8 +20,7 @@ from numpy.typing import NDArray
 from sen2pro.errors import Sen2ProError, join_names
 from sen2pro.estimation.shrinkage import Strength
 from sen2pro.io import documents, tensors
-from sen2pro.io.atomic import replacing_folder, settled
-from sen2pro.io.text import check_path
+from sen2pro.io.atomic import check_path, replacing_folder, settled
 from sen2pro.sampling.states import States
 from sen2pro.signature import Signature
 from sen2pro.validation import SOURCES, Array, Array64

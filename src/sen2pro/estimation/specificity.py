@@ -22,8 +22,7 @@ from sen2pro.estimation.head import SHIPPED, TRANSFORMS, Linear, basis
 from sen2pro.estimation.names import names_and_numbers
 from sen2pro.estimation.ridge import Ridge
 from sen2pro.io import documents, tensors
-from sen2pro.io.atomic import replacing_folder, settled
-from sen2pro.io.text import check_path
+from sen2pro.io.atomic import check_path, replacing_folder, settled
 from sen2pro.sampling.states import States
 from sen2pro.signature import Signature
 from sen2pro.validation import Array, Array64

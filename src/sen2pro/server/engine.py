@@ -10,7 +10,6 @@ import numpy as np
 import torch
 
 from sen2pro.calibration.comparison import Comparison, compare_pairs, comparing_head
-from sen2pro.encoder import backend
 from sen2pro.encoder.backend import Tokens
 from sen2pro.errors import HeadMissing, Sen2ProError
 from sen2pro.gaussian import Gaussian
@@ -80,7 +79,7 @@ class Engine:
     def batch_tokens(self) -> int:
         """The number of tokens in a batch that the network runs efficiently."""
         threads, passes = torch.get_num_threads(), 1.0
-        if self.model.encoder.native is not None:
+        if self.model.encoder.concurrent:
             # One pass of the largest size, or two per thread: short texts in one pass, long texts in the other.
             passes = LARGEST if threads == 1 else 2.0 * threads
         return int(self.model.encoder.token_budget * passes)
@@ -96,10 +95,10 @@ class Engine:
         return [each if isinstance(each, str) else self._text_of(each) for each in given]
 
     def _text_of(self, ids: Sequence[int]) -> str:
-        size = self.model.encoder.texts.size
+        size = self.model.encoder.tokenizer.size
         if any(not 0 <= number < size for number in ids):
             raise Sen2ProError(f"a token id is outside this model's vocabulary of {size} tokens; send texts instead")
-        text = self.model.encoder.texts.text(ids)
+        text = self.model.encoder.tokenizer.text(ids)
         if not text.strip():
             raise Sen2ProError("a list of token ids is empty, or has only special tokens")
         return text
@@ -110,12 +109,11 @@ class Engine:
 
     def tokenize(self, texts: Sequence[str], prompt: str = "") -> Tokens:
         """Return checked texts with their tokens."""
-        encoder = self.model.encoder
-        return backend.tokenize(encoder.texts, encoder.max_length, texts, prompt, encoder.prompt_length(prompt))
+        return self.model.encoder.tokenize(texts, prompt)
 
     def list_tokens(self, texts: Sequence[str], special: bool) -> list[tuple[int, bytes]]:
         """Return the number of tokens of each text and all of them as JSON; long texts are not cut."""
-        every = [self.model.encoder.texts.pieces(text, special=special) for text in texts]
+        every = [self.model.encoder.tokenizer.pieces(text, special=special) for text in texts]
         return [(len(pieces), to_json([piece.to_json() for piece in pieces])) for pieces in every]
 
     # Jobs. The worker runs them.
