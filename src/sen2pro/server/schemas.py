@@ -11,8 +11,8 @@ from typing import Annotated, Any, Generic, Literal, TypeVar, get_type_hints
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from sen2pro.calibration.comparison import Comparison
+from sen2pro.search.documents import Value
 from sen2pro.search.results import Hit, Result
-from sen2pro.search.rows import Value
 from sen2pro.server.mapping import MapGroup, MapPoint
 from sen2pro.settings import DATA, Settings
 from sen2pro.signature import Signature
@@ -180,7 +180,7 @@ class TokenizeRequest(Lenient, json_schema_extra=_example(inputs=_MAN)):
     prompt_name: str | None = None
 
 
-class Token(BaseModel):
+class TextToken(BaseModel):
     """A token: `start` and `stop` count letters of the text."""
 
     id: int
