@@ -200,19 +200,23 @@ def _predict(classifier: Sen2ProClassifier, source: Reader[Record], number: int 
 
 def _predict_encoded(classifier: Sen2ProClassifier, path: str | Path) -> Predicted:
     """Yield the rows of a file or folder of Gaussians with their probabilities."""
-    from sen2pro.io.gaussians import outline, stream
+    from sen2pro.gaussian import Gaussian
+    from sen2pro.io.gaussians import stream
+    from sen2pro.io.shards import outline
 
     with progress(outline(path).rows, None, unit="sentences", title="classifying") as advance:
         for piece in stream(path, _CHUNK, verify=False):
-            names: Sequence[str | None] = piece.ids or [None] * len(piece.gaussian)
+            names: Sequence[str | None] = piece.ids or [None] * len(piece)
             records = [Record(id, text) for id, text in zip(names, piece.texts or (), strict=True)]
-            yield records, classifier.predict_proba(piece.gaussian)
+            gaussian = Gaussian(piece.mean, piece.variance, piece.signature, piece.coverage, copy=False)
+            yield records, classifier.predict_proba(gaussian)
             advance(len(records))
 
 
 def _check_encoded(path: str | Path, *, ids: bool) -> None:
     """Refuse a file of Gaussians that is damaged or lacks texts or ids, before a classifier is loaded."""
-    from sen2pro.io.gaussians import outline, stream
+    from sen2pro.io.gaussians import stream
+    from sen2pro.io.shards import outline
 
     found = outline(path)
     if "text" not in found.strings or (ids and "id" not in found.strings):

@@ -68,7 +68,7 @@ def calibrate(
         console.say(f"\nreliability diagram: {target / PICTURE}")
     else:
         console.say("\nno reliability diagram: it needs matplotlib (pip install 'sen2pro[plot]')")
-    options.report(gathered, confidence.signature_)
+    options.report(gathered, confidence.signature)
 
 
 def _guaranteed(confidence: MatchConfidence, precision: float) -> str:
@@ -141,8 +141,8 @@ def match(
     total = counts.verdicts.total()
     Console().say(f"{total} pair{'s' * (total != 1)} -> {output}: {_summary(counts, rule, precision, certainty)}")
     withholds = rule is not None and not uncovered
-    gathered += map(Sen2ProWarning, _warnings(counts, fitted.pairs_ is None, withholds))
-    options.report(options.together(gathered, 2 * total), fitted.signature_)
+    gathered += map(Sen2ProWarning, _warnings(counts, fitted.state.digests is None, withholds))
+    options.report(options.together(gathered, 2 * total), fitted.signature)
 
 
 def _summary(counts: _Counts, rule: Rule | None, precision: float, certainty: float) -> str:
@@ -167,7 +167,7 @@ def _warnings(counts: _Counts, unknown: bool, withholds: bool) -> Iterator[str]:
             "overconfident. The guarantee does not hold for them; leave them out when you count"
         )
     elif unknown:
-        yield "this confidence does not list the pairs it was fitted on (version 0.6 kept none); calibrate again"
+        yield "this confidence does not list the pairs it was fitted on; calibrate again"
     if far:
         yield (
             f"{far} of {total} pairs have a sentence far from the text that the head was fitted on, such as another "
