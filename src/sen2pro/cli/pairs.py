@@ -22,7 +22,7 @@ from sen2pro.progress import progress
 if TYPE_CHECKING:
     from sen2pro.calibration import MatchConfidence
     from sen2pro.calibration.guarantee import Rule
-    from sen2pro.calibration.matches import Matches
+    from sen2pro.calibration.pairs import Matches
 
 PICTURE = "reliability.png"
 _PRECISIONS = (0.6, 0.7, 0.8, 0.9, 0.95, 0.99)

@@ -323,8 +323,6 @@ def _is_written(file: Path, output: Path | None) -> bool:
         return True
     if place != output.resolve() or output.suffix.lower() != ".parquet":
         return False
-    from sen2pro.io.gaussians import outline
-
     try:
         return bool(outline(output).sizes)
     except Sen2ProError:
@@ -369,8 +367,6 @@ class Inputs:
 
     def __post_init__(self) -> None:
         """Open nothing yet, but refuse what cannot be read."""
-        from sen2pro.io.gaussians import COLUMNS
-
         for name in self.keep:
             if name in COLUMNS:
                 raise Sen2ProError(f"a column {name!r} cannot be kept: the output has one of its own. Rename yours")
