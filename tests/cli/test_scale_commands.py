@@ -70,16 +70,6 @@ def test_an_index_by_workers_has_the_bytes_of_encode_and_index_encoded(documents
     assert [document.metadata for document in index.get(["k1", "k2"])] == [{"lang": "fr", "year": 2001}, {"year": 2002}]
 
 
-def test_a_folder_is_indexed_as_one_file(documents, tmp_path):
-    lines = documents.read_text().splitlines(keepends=True)
-    (tmp_path / "many").mkdir()
-    for number in range(3):
-        (tmp_path / "many" / f"{number}.jsonl").write_text("".join(lines[200 * number : 200 * number + 200]))
-    for given, output in ((documents, "one"), (tmp_path / "many", "two")):
-        assert run("index", given, tmp_path / output, *COLUMNS, "--workers", "1").exit_code == 0
-    assert content(tmp_path / "one") == content(tmp_path / "two")
-
-
 @pytest.fixture(scope="module")
 def classifier(fitted, tmp_path_factory):
     folder = tmp_path_factory.mktemp("trained") / "classifier"
@@ -108,32 +98,18 @@ def test_predictions_are_the_same_with_workers(classifier, shared_folder, tmp_pa
     numbers = [[float(row["probability"]) for row in each] for each in (found, expected)]
     np.testing.assert_allclose(*numbers, atol=1.5e-6)  # six digits are written
     assert names(tmp_path) == ["a.csv", "b.csv", "in.jsonl"]
-
-
-def test_predictions_are_those_of_encode_and_predict_encoded(classifier, shared_folder, tmp_path):
-    source = write_lines(tmp_path / "in.txt", some_texts(600))
-    encode_files(Sen2Pro(str(shared_folder), samples=4), source, tmp_path / "g", shards=True)
-    common = ("-m", shared_folder)
-    given = ((tmp_path / "g", "--encoded"), (source, "--workers=1"))
-    for (path, option), output in zip(given, ("a.jsonl", "b.jsonl"), strict=True):
-        result = run("classify", "predict", classifier, path, tmp_path / output, *common, option)
-        assert result.exit_code == 0, result.output
-    assert (tmp_path / "a.jsonl").read_bytes() == (tmp_path / "b.jsonl").read_bytes()
+    keep = {"id_column": "n", "shards": True}
+    encode_files(Sen2Pro(str(shared_folder), samples=4), source, tmp_path / "g", **keep)
+    result = run("classify", "predict", classifier, tmp_path / "g", tmp_path / "c.csv", "-m", shared_folder, "--encoded",
+                 "--id-column", "id")  # fmt: skip
+    assert result.exit_code == 0, result.output
+    assert (tmp_path / "c.csv").read_bytes() == (tmp_path / "b.csv").read_bytes()
 
 
 def test_an_empty_input_leaves_nothing(classifier, shared_folder, tmp_path):
     (tmp_path / "in.txt").touch()
-    result = run(
-        "classify",
-        "predict",
-        classifier,
-        tmp_path / "in.txt",
-        tmp_path / "a.csv",
-        "-m",
-        shared_folder,
-        "--workers",
-        "1",
-    )
+    predict = ("classify", "predict", classifier, tmp_path / "in.txt", tmp_path / "a.csv", "-m", shared_folder)
+    result = run(*predict, "--workers", "1")
     assert (result.exit_code, "there are no sentences in" in said(result)) == (2, True)
     assert names(tmp_path) == ["in.txt"]
 
