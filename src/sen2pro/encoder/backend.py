@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from sen2pro.errors import Sen2ProError, some
-from sen2pro.types import Array, Array64
+from sen2pro.errors import Sen2ProError, join_names
+from sen2pro.validation import Array, Array64
 
 if TYPE_CHECKING:
     import torch
@@ -281,7 +281,7 @@ def check_vocabulary(tokenizer: TextTokenizer, rows: int | None, folder: Path | 
     missing = "" if folder is None or any(folder.rglob("tokenizer.json")) else "There is no tokenizer.json. "
     remedy = f"{missing}Copy the whole folder of the model, or pass the tokenizer that belongs to it (tokenizer=...)"
     if len(numbers.keys() - tokenizer.special) < 2:  # without a file, T5's tokenizer has one: "▁"
-        raise Sen2ProError(f"the tokenizer{where} knows no words, only {some(sorted(numbers), 5)}. {remedy}")
+        raise Sen2ProError(f"the tokenizer{where} knows no words, only {join_names(sorted(numbers), 5)}. {remedy}")
     if rows is None:
         return
     greatest = max(numbers.values())

@@ -18,6 +18,7 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, nn
 
+from sen2pro.encoder import backend
 from sen2pro.encoder.dropout import KeyedDropout, Site, Tokens, mode
 from sen2pro.encoder.folders import Understood, weights_hash
 from sen2pro.encoder.loading import (
@@ -190,6 +191,27 @@ class Encoder(Parts):
         """The number of dimensions of a vector."""
         native = self.native
         return native.network.width if native else self.forward(self.tokens(_PROBES[:1])).shape[1]
+
+    @property
+    def concurrent(self) -> bool:
+        """Whether each thread may run a batch of its own."""
+        return self.native is not None
+
+    def tokenize(self, texts: Sequence[str], prompt: str = "") -> backend.Tokens:
+        """Return the token ids of texts with a prompt before each."""
+        return backend.tokenize(self.texts, self.max_length, texts, prompt, self.prompt_length(prompt))
+
+    def run(
+        self, tokens: backend.Tokens, keys: backend.Keys | None = None, layers: Sequence[int] = ()
+    ) -> backend.States:
+        """Run one batch: a plain pass, or one with dropout where there are `keys`."""
+        ids = [list(each) for each in tokens.ids]
+        seed, numbers = keys or (0, None)
+        columns = self.forward(ids, numbers, seed, tokens.prompt_length, layers).cpu().numpy()
+        dim = self.native.network.width if self.native else self.dim
+        width = (columns.shape[1] - dim) // max(len(layers), 1)
+        averages = {layer: columns[:, dim + i * width : dim + (i + 1) * width] for i, layer in enumerate(layers)}
+        return backend.States(columns[:, :dim], averages, tokens.lengths, tokens.words)
 
     def prompt(self, prompt: str | None, prompt_name: str | None) -> str:
         """Return the text to put before each sentence, as sentence-transformers would choose it."""
