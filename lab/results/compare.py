@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-TIMES = ("ms a pair",)  # measured anew in every run
+TIMES = ("ms a pair",)  # measured again in every run
 
 
 def labels_of(row: dict[str, Any]) -> tuple[tuple[str, Any], ...]:

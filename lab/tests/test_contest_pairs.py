@@ -8,7 +8,7 @@ import pytest
 from small_data import table
 
 from sen2pro import Sen2Pro
-from sen2pro.calibration.default import shipped
+from sen2pro.calibration.defaults import defaults
 from sen2pro_lab.contests.pairs import c2
 from sen2pro_lab.paper.data import DataMissing, read_sts
 from sen2pro_lab.paper.lab import Lab
@@ -29,7 +29,7 @@ def test_intervals_hold_nine_in_ten_grades_of_sts_b_test(monkeypatch):
         pytest.skip(str(error))
     one_pass = Sen2Pro("all-MiniLM-L6-v2", method="one-pass")
     left, right = (one_pass.encode_plain(list(side)).astype(float) for side in (pairs.left, pairs.right))
-    _, low, high = shipped().grade((left * right).sum(axis=1))
+    _, low, high = defaults().pairs.grade((left * right).sum(axis=1))
     assert abs(((pairs.gold >= low) & (pairs.gold <= high)).mean() - 0.9) < 0.02
 
 

@@ -1,4 +1,4 @@
-"""Evaluation data: found, read, checked, and what is said when it is missing or malformed."""
+"""Evaluation data: found, read, checked, and the errors when it is missing or malformed."""
 
 import gzip
 import hashlib
@@ -238,10 +238,10 @@ def test_a_part_of_nothing_is_refused():
     ("text", "said"),
     [
         ("score\tsentence1\n1\ta\n", "line 1: there is no column 'sentence2'"),
-        ("score\tscore\tsentence1\tsentence2\n", "line 1: a column stands there more than once"),
+        ("score\tscore\tsentence1\tsentence2\n", "line 1: a column occurs more than once"),
         (STS + PAIR + "news\t1\tA cat.\n", "line 3: 3 fields, but the header has 4"),
-        (STS + "news\thigh\ta\tb\n", "line 2, column 'score': 'high' is no number"),
-        (STS + "news\tnan\ta\tb\n", "line 2, column 'score': 'nan' is no number"),
+        (STS + "news\thigh\ta\tb\n", "line 2, column 'score': 'high' is not a number"),
+        (STS + "news\tnan\ta\tb\n", "line 2, column 'score': 'nan' is not a number"),
         (STS + "news\t5.1\ta\tb\n", "line 2, column 'score': 5.1 is not within 0 and 5"),
         (STS + "news\t1\t \tb\n", "line 2, column 'sentence1': is blank"),
         (STS, "sts/sts16.tsv is empty"),
@@ -271,7 +271,7 @@ def test_sick_scores_begin_at_one(folder):
         ('{"text": "a"}', "line 2, column 'label': is missing"),
         ('{"label": 2, "text": "a"}', "line 2, column 'label': 2 is not within 0 and 1"),
         ('{"label": 0.5, "text": "a"}', "line 2, column 'label': 0.5 is no whole number"),
-        ('{"label": true, "text": "a"}', "line 2, column 'label': True is no number"),
+        ('{"label": true, "text": "a"}', "line 2, column 'label': True is not a number"),
         ('{"label": 1, "text": 7}', "line 2, column 'text': not a text but 7"),
         ('{"label": 1, "text": ""}', "line 2, column 'text': is blank"),
         ('{"label": 1, "text": "\\ud800"}', "line 2, column 'text': holds a NUL or half a surrogate pair"),
@@ -360,13 +360,13 @@ def test_a_hub_that_cannot_be_reached_is_missing_data_at_once(folder, monkeypatc
     from huggingface_hub import constants
 
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
-    monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")  # nobody listens on the discard port
+    monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")  # nothing listens on the discard port
     catalogue._reachable.cache_clear()
     start = time.monotonic()
     with pytest.raises(DataMissing, match="the Hugging Face hub cannot be reached"):
         data.read_sts("sts16")
     catalogue._reachable.cache_clear()
-    assert time.monotonic() - start < 10  # datasets itself goes on for more than 20 seconds
+    assert time.monotonic() - start < 10  # datasets itself tries for more than 20 seconds
     assert capfd.readouterr().err == ""
 
 

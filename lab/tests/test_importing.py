@@ -216,7 +216,7 @@ def test_wmt17_with_two_copies_of_a_file_is_refused(source, target):
         (["LP SYSTEM SID HUMAN", "cs-en online-A.0 3 1"], "line 2, column 'SID': 3 is not within 0 and 2"),
         (["LP SYSTEM SID HUMAN", "cs-en online-A.0 0 1"], "line 2, column 'SID': segments are numbered from 1"),
         (["LP SYSTEM SID HUMAN", "cs-en ghost 1 1"], "line 2, column 'SYSTEM': ghost has no score"),
-        (["LP SYSTEM SID HUMAN", "cs-en online-A.0 1 x"], "line 2, column 'HUMAN': 'x' is no number"),
+        (["LP SYSTEM SID HUMAN", "cs-en online-A.0 1 x"], "line 2, column 'HUMAN': 'x' is not a number"),
     ],
 )
 def test_malformed_segment_scores_are_refused_with_their_line(source, target, lines, said):

@@ -28,7 +28,7 @@ def test_evalrank_ranks_by_hand():
     a, b, c, d = range(4)
     pairs = np.array([(a, b), (b, c), (a, d), (c, c)])
     scores = np.array([[9, 5, 5, 1], [3, 9, 4, 2], [0, 1, 9, 2], [0, 0, 0, 9.0]], np.float32)
-    # a -> b: nobody but a scores more (c ties): 1. b -> c: nobody but b: 1. a -> d: b and c: 3. c -> c: nobody: 1.
+    # a -> b: only a scores more (c ties): 1. b -> c: only b: 1. a -> d: b and c: 3. c -> c: none: 1.
     found = retrieval.ranks(pairs, lambda rows: scores[rows])
     assert found.tolist() == [1, 1, 3, 1]
     values = {name: float(s(np.ones((1, 4)))[0]) for name, s in retrieval.measures(found).items()}

@@ -34,7 +34,7 @@ SAVED = "sen2pro.json"
 _REMOVED = ("shrinkage", "analytic")
 
 
-class FileSettings(Config):
+class FileSettings(Config, kw_only=True):
     """The settings that a file may hold; `precision` and `vocabulary` are not in the oldest files."""
 
     method: str
@@ -63,7 +63,7 @@ class FileSettings(Config):
 DATA = FileSettings.__struct_fields__
 
 
-class SavedModel(FileSettings):
+class SavedModel(FileSettings, kw_only=True):
     """What `Sen2Pro.save` writes beside the encoder."""
 
     name: str

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from sen2pro import Sen2Pro, Sen2ProError
-from sen2pro.calibration.search import SearchConfidence
+from sen2pro.calibration.hits import SearchConfidence
 from sen2pro.errors import Sen2ProWarning
 from sen2pro.integrations.abstaining import Judge
 from sen2pro.search import Index

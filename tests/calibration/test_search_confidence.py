@@ -10,7 +10,7 @@ from scipy.special import expit
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 
-from sen2pro.calibration.search import SearchConfidence
+from sen2pro.calibration.hits import SearchConfidence
 from sen2pro.calibration.search_features import check_hits
 from sen2pro.calibration.search_fitting import choose_both, fit_logistic
 from sen2pro.errors import Sen2ProError, Sen2ProWarning

@@ -20,8 +20,8 @@ from fuzz.inputs import LONGEST, column_of, compare, encoded, is_sentence, parqu
 from fuzz.mutations import HALF, odd_value, rewritten, spelled, spoiled
 from fuzz.stored import changed_file, check_same, forged_tensors, other_tensors
 from sen2pro.calibration import MatchConfidence
+from sen2pro.calibration.hits import SearchConfidence
 from sen2pro.calibration.saving import FILE, SEARCH_FILE
-from sen2pro.calibration.search import SearchConfidence
 from sen2pro.estimation import specificity
 from sen2pro.io import documents
 from sen2pro.io.pairs import PairSource

@@ -12,20 +12,20 @@ import numpy as np
 import torch
 from conftest import build_network, build_tokenizer
 from labelled_texts import LABELS, TEXTS
+from sen2pro.estimation.analytic import Correction
+from sen2pro.estimation.shrinkage import Strength
+from sen2pro.sampling.states import States
 from test_gaussian import signature
 from torch import nn
 
 from sen2pro import Gaussian, Sen2Pro, Whitening
 from sen2pro.calibration import MatchConfidence
-from sen2pro.calibration.search import SearchConfidence
+from sen2pro.calibration.hits import SearchConfidence
 from sen2pro.classification import Sen2ProClassifier
 from sen2pro.classification.checkpoints import Checkpoint
-from sen2pro.estimation.analytic import Correction
 from sen2pro.estimation.head import _BASIS, Coverage, Head, Linear
-from sen2pro.estimation.shrinkage import Strength
 from sen2pro.estimation.specificity import SpecificityHead
 from sen2pro.io.gaussians import GaussianWriter, Stored
-from sen2pro.sampling.states import States
 
 K = 4  # dimensions of what is made by hand
 

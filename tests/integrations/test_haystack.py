@@ -14,7 +14,7 @@ from haystack.components.writers import DocumentWriter
 from haystack.document_stores.in_memory import InMemoryDocumentStore
 
 from sen2pro import Sen2Pro, Sen2ProError
-from sen2pro.calibration.search import SearchConfidence
+from sen2pro.calibration.hits import SearchConfidence
 from sen2pro.integrations.haystack import Sen2ProAbstainer, Sen2ProDocumentEmbedder, Sen2ProTextEmbedder
 
 HELP = [

@@ -18,7 +18,7 @@ from langchain_tests.unit_tests import EmbeddingsUnitTests
 from search_stores import STORES, Place, Server
 
 from sen2pro import Sen2Pro, Sen2ProError
-from sen2pro.calibration.search import SearchConfidence
+from sen2pro.calibration.hits import SearchConfidence
 from sen2pro.integrations.langchain import Sen2ProEmbeddings, Sen2ProVectorStore
 from sen2pro.search import Index
 

@@ -13,7 +13,7 @@ from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 
 from sen2pro import Sen2Pro, Sen2ProError
-from sen2pro.calibration.search import SearchConfidence
+from sen2pro.calibration.hits import SearchConfidence
 from sen2pro.integrations.llama_index import Sen2ProAbstainer, Sen2ProEmbedding
 
 HELP = [

@@ -10,7 +10,7 @@ from search_stores import Server
 from test_search_stores import WORDS
 
 from sen2pro import Gaussian, Sen2Pro, Sen2ProError, Sen2ProWarning, distance
-from sen2pro.calibration.search import SearchConfidence
+from sen2pro.calibration.hits import SearchConfidence
 from sen2pro.search import Hit, Index, Result, StoreUnavailable
 from sen2pro.search import folder as folders
 from sen2pro.search import store as stores

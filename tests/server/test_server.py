@@ -167,7 +167,7 @@ def test_embed_gives_a_list_of_vectors_also_for_one_text(server, model):
 
 
 def test_embed_without_normalizing_gives_the_pooled_states(server, model):
-    raw = model.sampler.plain([MAN], "").vectors
+    raw = model.sampler.run_plain(model.tokenize([MAN])).vectors
     assert abs(np.linalg.norm(raw) - 1) > 0.1
     assert close(server.post("/embed", {"inputs": MAN, "normalize": False}).json(), raw)
 
@@ -192,7 +192,7 @@ def test_tokenize_shows_ids_and_places(server, model):
 def test_a_long_text_is_cut_unless_the_call_says_not_to(server, model):
     long = "word " * 600
     assert close(server.post("/embed", {"inputs": long, "truncate": True}).json(), model.sampler.finish(
-        model.sampler.plain([long], "", warn=False).vectors))  # fmt: skip
+        model.sampler.run_plain(model.encoder.tokenize([long])).vectors))  # fmt: skip
     refused = server.post("/embed", {"inputs": long, "truncate": False})
     assert refused.status_code == 413
     assert refused.json() == {

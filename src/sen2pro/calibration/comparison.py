@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from sen2pro.calibration.default import HIGHEST, shipped
+from sen2pro.calibration.defaults import HIGHEST_GRADE, defaults
 from sen2pro.errors import HeadMissing, Sen2ProError
 from sen2pro.estimation.encoded import Encoded
 from sen2pro.signature import Signature
@@ -56,13 +56,13 @@ class Comparison:
         )
         return (
             f"{100 * self.probability:.0f} % likely the same meaning ({self.word}). Similarity {self.similarity:.1f} "
-            f"of {HIGHEST:.0f}, probably between {self.low:.1f} and {self.high:.1f}.{vaguer}"
+            f"of {HIGHEST_GRADE:.0f}, probably between {self.low:.1f} and {self.high:.1f}.{vaguer}"
         )
 
 
 def check_comparable_in_words(signature: Signature, has_head: bool) -> None:
     """Refuse a model that no numbers ship for, or that has no head for one pass."""
-    if misfits := shipped().misfits(signature) or ([] if has_head else ["no head for one pass"]):
+    if misfits := defaults().misfits(signature) or ([] if has_head else ["no head for one pass"]):
         raise HeadMissing(
             f"a comparison in words comes with the default model only, and this one has {'; '.join(misfits)}. For "
             "your own model, learn from labelled pairs: sen2pro.MatchConfidence().fit(model, first, second, "
@@ -89,12 +89,12 @@ def compare(encoded: Encoded, count: int) -> list[Comparison]:
 
 
 def _compared(cosine: float, doubt: dict[str, tuple[float, float]], coverage: float) -> Comparison:
-    default = shipped()
+    default = defaults().pairs
     difference = float(np.log(doubt["data"][0]) - np.log(doubt["data"][1]))
     vaguer: Literal["first", "second"] | None = None
     if abs(difference) > default.equally_vague:
         vaguer = "first" if difference > 0 else "second"
     if cosine > _INDISTINCT:
-        return Comparison(1.0, HIGHEST, HIGHEST, HIGHEST, None, coverage, doubt)
+        return Comparison(1.0, HIGHEST_GRADE, HIGHEST_GRADE, HIGHEST_GRADE, None, coverage, doubt)
     middle, low, high = (float(end) for end in default.grade(cosine))
     return Comparison(float(default.probability(cosine)), middle, low, high, vaguer, coverage, doubt)

@@ -25,8 +25,8 @@ from sen2pro.io.documents import COUNT, NULL, NUMBER, TEXT, WHOLE, Check, either
 from sen2pro.signature import Signature
 
 if TYPE_CHECKING:
-    from sen2pro.calibration.match import MatchConfidence
-    from sen2pro.calibration.search import SearchConfidence
+    from sen2pro.calibration.hits import SearchConfidence
+    from sen2pro.calibration.pairs import MatchConfidence
 
 FILE, SEARCH_FILE, FORMAT = "sen2pro_confidence.json", "sen2pro_search_confidence.json", 1
 _LARGEST = 1e30  # of a number that was fitted: products of a few of them stay finite

@@ -34,7 +34,7 @@ FORMAT = 3
 CONFIG, TENSORS, ENCODER = "sen2pro_classifier.json", "sen2pro_classifier.safetensors", "encoder"
 
 
-class _Recipe(FileSettings):
+class _Recipe(FileSettings, kw_only=True):
     """The settings that make the model again."""
 
     model: str

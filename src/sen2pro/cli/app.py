@@ -15,11 +15,12 @@ from sen2pro.cli import classify, laboratory
 from sen2pro.cli.terminal import Console, in_flags, stopping_cleanly
 from sen2pro.errors import Sen2ProError
 
-# In the order of the help; each is a function in the module of its name.
-_COMMANDS = (
-    "specificity", "compare", "index", "search", "dedup", "calibrate", "match", "encode", "show",
-    "page", "serve", "demo", "distill", "info",
-)  # fmt: skip
+# Command -> module, in the order of the help.
+_COMMANDS = {
+    "specificity": "specificity", "compare": "compare", "index": "index", "search": "search", "dedup": "dedup",
+    "calibrate": "calibrate", "match": "match", "encode": "encode", "show": "show", "page": "serve", "serve": "serve",
+    "demo": "demo", "distill": "distill", "info": "info",
+}  # fmt: skip
 
 
 class Group(TyperGroup):
@@ -86,8 +87,8 @@ def _root(
 ) -> None: ...
 
 
-for _name in _COMMANDS:
-    app.command()(getattr(import_module(f"sen2pro.cli.{_name}"), _name))
+for _name, _module in _COMMANDS.items():
+    app.command()(getattr(import_module(f"sen2pro.cli.{_module}"), _name))
 app.add_typer(classify.app, name="classify")
 
 

@@ -42,7 +42,7 @@ Layers = Annotated[tuple[Count, ...], msgspec.Meta(max_length=16)]
 Worth = Annotated[float, msgspec.Meta(ge=0)]
 
 
-class HeadSpace(Space):
+class HeadSpace(Space, kw_only=True):
     """The settings of the model that a head was fitted for; another model must agree on all but the name."""
 
     geometry: str
@@ -50,7 +50,7 @@ class HeadSpace(Space):
     edits: str
 
 
-class Teacher(Config):
+class Teacher(Config, kw_only=True):
     """The samples that a head was fitted to."""
 
     samples: str
@@ -59,7 +59,7 @@ class Teacher(Config):
     prompt: str = ""
 
 
-class Strength(Config):
+class Strength(Config, kw_only=True):
     """What heads up to 0.11 say of the worth of their predictions."""
 
     dof: Worth
@@ -69,7 +69,7 @@ class Strength(Config):
     level_noise: Worth
 
 
-class HeadConfig(Config):
+class HeadConfig(Config, kw_only=True):
     """What is saved beside the numbers of a head."""
 
     space: HeadSpace

@@ -128,7 +128,7 @@ def measure(encoded: Encoded, head: SpecificityHead | None, moves: Array64 | Non
     return Specificity(head.score(value), head.at_length(value, encoded.words), value)
 
 
-class Space(Config):
+class Space(Config, kw_only=True):
     """The model that a head was fitted for; another model must agree on all but the name."""
 
     model: str
@@ -142,7 +142,7 @@ class Space(Config):
         return cls(**{name: getattr(signature, name) for name in cls.__struct_fields__})
 
 
-class Corpus(Config):
+class Corpus(Config, kw_only=True):
     """The sentences that a head was fitted on."""
 
     hash: str
@@ -154,7 +154,7 @@ class Corpus(Config):
         return cls(hash=hashlib.sha256("\n".join(texts).encode()).hexdigest()[:8], size=len(texts))
 
 
-class SpecificityConfig(Config):
+class SpecificityConfig(Config, kw_only=True):
     """What is saved beside the numbers of a head."""
 
     space: Space

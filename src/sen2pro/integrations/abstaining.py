@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from sen2pro.calibration.search import SearchConfidence
+import numpy as np
+
+from sen2pro.calibration.guarantee import CERTAINTY
+from sen2pro.calibration.hits import FittedCalibration, SearchConfidence, load_search_confidence
 from sen2pro.errors import Sen2ProError, short_repr
 from sen2pro.integrations.plain import load
-from sen2pro.search.calibration import LIKELY, loaded
 from sen2pro.search.index import Index
 from sen2pro.validation import parse_fraction
-
-_NEVER = 2.0  # a threshold that no probability reaches
 
 
 class Judged(NamedTuple):
@@ -65,7 +65,7 @@ class Judge:
         if precision is not None and parse_fraction(precision) in (None, 0.0):
             raise Sen2ProError(f"precision must be between 0 and 1, not {short_repr(precision)}")
         self._precision = precision
-        self._confidence = loaded(confidence)
+        self._confidence = load_search_confidence(confidence)
         if self._confidence is None:
             self._model = load(model)
             if not Index.build(self._model).calibrated:
@@ -74,16 +74,12 @@ class Judge:
                     "confidence=SearchConfidence().fit(scores, right)"
                 )
             return
-        unknown = [name for name in self._confidence.needs if name != "lengths"]
-        if unknown:
+        if "variances" in self._confidence.needs:
             raise Sen2ProError(
-                f"this confidence was fitted with {' and '.join(unknown)}, which a framework does not pass on; fit it "
-                "without"
+                "this confidence was fitted with variances, which a framework does not pass on; fit it without"
             )
-        self._threshold = LIKELY
-        if precision is not None:
-            rule = self._confidence.abstain(precision)
-            self._threshold = _NEVER if rule is None else rule.threshold
+        self._calibration = FittedCalibration(self._confidence)
+        self._threshold = self._calibration.threshold(precision, CERTAINTY)
 
     def __call__(self, query: str, texts: Sequence[str], scores: Sequence[float | None]) -> Judged:
         """Judge the hits of one query by their texts, or by the scores of the search."""
@@ -92,18 +88,14 @@ class Judge:
         if self._confidence is None:
             found = Index.build(self._model, texts).search(query, len(texts), precision=self._precision)
             return Judged([int(hit.id) for hit in found], [hit.probability for hit in found], found.answer is not None)
-        return self._by_scores(self._confidence, query, scores)
+        return self._by_scores(query, scores)
 
-    def _by_scores(self, confidence: SearchConfidence, query: str, scores: Sequence[float | None]) -> Judged:
+    def _by_scores(self, query: str, scores: Sequence[float | None]) -> Judged:
         given = [score for score in scores if score is not None]
         if len(given) < len(scores):
             raise Sen2ProError("a hit has no score, which this confidence needs; put it right behind the search")
         order = sorted(range(len(given)), key=lambda place: -given[place])
-        depth = int(confidence.hits_)
-        row = [given[place] for place in order[:depth]]
-        row += row[-1:] * (depth - len(row))  # a search that found few: the missing ones count as the last
-        extras: Any = {"lengths": [max(1, len(query.split()))]} if "lengths" in confidence.needs else {}
-        each = confidence.probability_each([row], **extras)[0].tolist()[: len(order)]
-        known = [None if likely != likely else likely for likely in each] + [None] * (len(order) - len(each))
+        length = np.array([max(1.0, len(query.split()))])
+        (known,) = self._calibration.probabilities([[given[place] for place in order]], lengths=length)
         first = known[0]
         return Judged(order, known, first is not None and first >= self._threshold)

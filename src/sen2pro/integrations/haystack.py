@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from sen2pro.calibration.search import SearchConfidence
+from sen2pro.calibration.hits import SearchConfidence
 from sen2pro.errors import Sen2ProError
 from sen2pro.integrations.abstaining import Judge
 from sen2pro.integrations.plain import load, missing, vectors

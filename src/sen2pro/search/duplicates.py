@@ -12,9 +12,9 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from sen2pro.calibration.default import Default, shipped
+from sen2pro.calibration.defaults import PairCurves, defaults
 from sen2pro.calibration.guarantee import Rule
-from sen2pro.calibration.match import MatchConfidence
+from sen2pro.calibration.pairs import MatchConfidence
 from sen2pro.errors import Sen2ProError, Sen2ProWarning, short_repr
 from sen2pro.model import Sen2Pro
 from sen2pro.progress import Show, progress
@@ -86,7 +86,7 @@ class _ByDefault:
 
     rule: Rule | None = None
 
-    def __init__(self, default: Default, precision: float) -> None:
+    def __init__(self, default: PairCurves, precision: float) -> None:
         self._default, self.threshold = default, precision
 
     def __call__(self, first: list[str], second: list[str], cosine: Array64) -> Array64:
@@ -152,8 +152,7 @@ def _judge(
         return _ByLabels(confidence, precision, certainty)
     if confidence is not None:
         raise Sen2ProError(f"confidence is a fitted MatchConfidence or the folder of one, not {short_repr(confidence)}")
-    default = shipped()
-    misfits = default.misfits(model.signature())
+    default, misfits = defaults().pairs, defaults().misfits(model.signature())
     if misfits:
         raise Sen2ProError(
             f"the numbers that ship are for the default model, and this one has {'; '.join(misfits)}. Label pairs, "

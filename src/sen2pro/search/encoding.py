@@ -63,8 +63,8 @@ class TextEncoder:
         checked, prompt = check_sentences(texts), prompt_name(self.model, side)
         if not self.has_gaussians:
             return Encoded(self.model.encode_plain(checked, prompt_name=prompt), None, about(checked, {}))
-        plain, parts = self.model.encode_with_plain(checked, prompt_name=prompt)
-        return Encoded(plain, self.model.join(parts), about(checked, parts))
+        found = self.model.estimate(checked, prompt_name=prompt)
+        return Encoded(found.plain, found.gaussian, about(checked, found.parts))
 
 
 def prompt_name(model: Sen2Pro, side: str) -> str | None:

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from sen2pro.search.calibration import Calibration
+import numpy as np
+
+from sen2pro.calibration.hits import Calibration
 from sen2pro.search.encoding import Encoded
 from sen2pro.search.ranking import Ranking
 from sen2pro.search.results import Hit, Result
 from sen2pro.search.rows import Found, Where
 from sen2pro.search.store import Store, patiently
+from sen2pro.validation import Array64
 
 _TIE = 6  # decimals of a similarity; hits that agree on them are in the order of their ids
 _STEP = 1e-6  # numbers that are further apart do not agree on them
@@ -63,15 +66,22 @@ def results(
         scores = [hits.similarities for hits in lists]
         if any(isinstance(hits.order, list) for hits in lists):  # those that tie are in the order of their ids
             scores = [sorted(each, reverse=True) for each in scores]
-
-        def first(number: int) -> Sequence[float]:
-            return lists[number].found.about(lists[number].order[0])
-
-        likely = calibration.probabilities(scores, queries, first)
+        likely = calibration.probabilities(scores, **_extras(calibration.needs, queries, lists))
     return [
         Result(text, tuple(_hits(hits, each, k)), threshold)
         for text, hits, each in zip(texts, lists, likely, strict=True)
     ]
+
+
+def _extras(needs: tuple[str, ...], queries: Encoded, lists: list[Hits]) -> dict[str, Array64]:
+    """Return what a calibration needs beside the scores: lengths of the queries, variances of query and first hit."""
+    extras = {}
+    if "lengths" in needs:
+        extras["lengths"] = np.maximum(queries.about[:, 2], 1).astype(np.float64)
+    if "variances" in needs:
+        first = [hits.found.about(hits.order[0])[:2] if len(hits.order) else (1, 1) for hits in lists]
+        extras["variances"] = np.concatenate([queries.about[:, :2], np.array(first, np.float32)], axis=1)
+    return extras
 
 
 def _hits(hits: Hits, likely: list[float | None], k: int) -> list[Hit]:

@@ -11,13 +11,12 @@ from itertools import count
 from pathlib import Path
 from typing import Any, overload
 
-from sen2pro.calibration.search import SearchConfidence
+from sen2pro.calibration.hits import Calibration, SearchConfidence, calibration, load_search_confidence
 from sen2pro.errors import Sen2ProError, Sen2ProWarning, join_names, one_of
 from sen2pro.model import Sen2Pro
 from sen2pro.progress import Show, progress
 from sen2pro.search import folder as folders
 from sen2pro.search.batches import CHUNK, check_nul, chunks, last_of_each, told
-from sen2pro.search.calibration import Calibration, calibration, loaded
 from sen2pro.search.encoding import Encoded, TextEncoder, prompt_of_documents
 from sen2pro.search.faiss_store import FaissStore
 from sen2pro.search.finding import nearest, results
@@ -184,7 +183,7 @@ class Index:
         cls, model: Sen2Pro, store: str | None, name: str, kind: str | None, by: str, alpha: float | str | None,
         overwrite: bool, allow_pickle: bool, confidence: Any,
     ) -> Index:  # fmt: skip
-        about, fitted = described(model, store, kind, by, alpha), loaded(confidence)
+        about, fitted = described(model, store, kind, by, alpha), load_search_confidence(confidence)
         calibration(fitted, about.signature, by)  # what is wrong with it is said before a store is made
         index = cls(model, create(store, name, about, overwrite=overwrite, allow_pickle=allow_pickle), fitted)
         if store is not None and fitted is not None:
@@ -198,7 +197,7 @@ class Index:
 
     @confidence.setter
     def confidence(self, confidence: SearchConfidence | str | Path | None) -> None:
-        fitted = loaded(confidence)
+        fitted = load_search_confidence(confidence)
         self._calibration = calibration(fitted, self._encoder.signature, self._ranking.name)
         self._confidence = fitted
 

@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, NamedTuple, TypedDict
 import numpy as np
 import torch
 
-from sen2pro.calibration.comparison import Comparison, compare_pairs, comparing_head
-from sen2pro.errors import HeadMissing, Sen2ProError
+from sen2pro.calibration.comparison import Comparison
+from sen2pro.encoder.backend import Tokens
+from sen2pro.errors import Sen2ProError
+from sen2pro.estimation.specificity import Explanation, explain, without_each_word
 from sen2pro.gaussian import Gaussian
 from sen2pro.model import Sen2Pro
 from sen2pro.sampling.passes import LARGEST
 from sen2pro.server.batching import BatchJob
 from sen2pro.server.http_errors import to_json
-from sen2pro.specificity.measure import Explanation, find
 from sen2pro.validation import Array, Array64, check_sentences
 
 if TYPE_CHECKING:
@@ -35,13 +36,18 @@ class Text(NamedTuple):
     """A checked text with its tokens, cut to the length that the network takes; `whole` says whether all of it fits."""
 
     text: str
-    tokens: list[int]
+    tokens: Tokens
     whole: bool
+
+    @property
+    def count(self) -> int:
+        """The number of its tokens."""
+        return len(self.tokens.ids[0])
 
     @property
     def weight(self) -> int:
         """The cost of its pass in tokens: to cut a very long text takes longer than to run the rest."""
-        return max(len(self.tokens), len(self.text) // _CHARACTERS)
+        return max(self.count, len(self.text) // _CHARACTERS)
 
 
 class Distribution(NamedTuple):
@@ -108,8 +114,8 @@ class Engine:
         self.model, self.index, self.classifier = model, index, classifier
         self.passes = model.passes
         self.rows = 0 if index is None else len(index)  # once: a database takes its time to count them
-        self.compares = _has(comparing_head, model)
-        self.specifies = _has(find, model)
+        self.compares = _works(lambda: model.compare_pairs([], []))
+        self.specifies = _works(lambda: model.specificity([]))
 
     @property
     def batch_tokens(self) -> int:
@@ -132,15 +138,8 @@ class Engine:
 
     def tokenize(self, texts: Sequence[str], prompt: str = "") -> list[Text]:
         """Return checked texts with their tokens."""
-        encoder, found = self.model.encoder, []
-        every = encoder.texts.ids([prompt + text for text in texts]) if texts else []
-        for text, ids in zip(texts, every, strict=True):
-            whole = len(ids) <= encoder.max_length
-            cut = ids if whole else encoder.texts.cut(prompt + text, encoder.max_length)[0]
-            if not cut:
-                raise Sen2ProError("the tokenizer finds no token in a text")
-            found.append(Text(text, cut, whole))
-        return found
+        tokens = self.model.encoder.tokenize(texts, prompt)
+        return [Text(text, tokens.rows([row]), not tokens.is_cut[row]) for row, text in enumerate(texts)]
 
     def decode(self, given: Sequence[str | list[int]]) -> list[str]:
         """Return texts as they are, and lists of token ids as text."""
@@ -167,7 +166,7 @@ class Engine:
         sampler = self.model.sampler
 
         def run(units: list[Text]) -> Sequence[Array]:
-            states = sampler.plain([unit.text for unit in units], prompt, tokens=[unit.tokens for unit in units])
+            states = sampler.run_plain(_tokens(units))
             return list(sampler.finish(states.vectors, normalize=normalize))
 
         return BatchJob(("vectors", prompt, normalize), run)
@@ -176,7 +175,7 @@ class Engine:
         """Return the job of Gaussians."""
 
         def run(units: list[Text]) -> list[Distribution]:
-            gaussian = self.model.encode([unit.text for unit in units], prompt=prompt, show_progress_bar=False)
+            gaussian = self.model.encode(_tokens(units), show_progress_bar=False)
             totals, cover = gaussian.total_variance.tolist(), gaussian.coverage
             covers: list[float | None] = [None] * len(units) if cover is None else cover.tolist()
             return [Distribution(*row) for row in zip(gaussian.mean, gaussian.variance, totals, covers, strict=True)]
@@ -193,7 +192,8 @@ class Engine:
         """Return the job of comparisons; units are pairs."""
 
         def run(pairs: list[tuple[Text, Text]]) -> list[Comparison]:
-            return compare_pairs(self.model, [first.text for first, _ in pairs], [second.text for _, second in pairs])
+            first, second = ([pair[side] for pair in pairs] for side in (0, 1))
+            return self.model.compare_pairs(_tokens(first), _tokens(second))
 
         return BatchJob(("comparisons",), run)
 
@@ -201,7 +201,7 @@ class Engine:
         """Return the job of specificity."""
 
         def run(units: list[Text]) -> list[Specific]:
-            found = self.model.specificity([unit.text for unit in units], show_progress_bar=False)
+            found = self.model.specificity(_tokens(units), show_progress_bar=False)
             columns = found.score.tolist(), found.at_length.tolist(), found.value.tolist()
             return [Specific(*row) for row in zip(*columns, strict=True)]
 
@@ -209,17 +209,11 @@ class Engine:
 
     def without_each_word(self, words: Sequence[str]) -> list[str]:
         """Return the texts that an explanation encodes: all words, and all but one; of a single word nothing."""
-        if len(words) == 1:
-            return []
-        return [" ".join(words), *(" ".join([*words[:i], *words[i + 1 :]]) for i in range(len(words)))]
+        return without_each_word(words) if len(words) > 1 else []
 
     def explanation(self, words: Sequence[str], vectors: Sequence[Array]) -> Explanation:
         """Return how far the meaning moves without each word, from the vectors of `without_each_word`."""
-        if len(words) == 1:
-            return Explanation(tuple(words), np.ones(1))
-        unit = np.stack(vectors).astype(np.float64)
-        unit /= np.maximum(np.linalg.norm(unit, axis=1, keepdims=True), 1e-12)
-        return Explanation(tuple(words), np.maximum(1 - unit[1:] @ unit[0], 0))
+        return explain(words, np.array(vectors))
 
     def search(self, index: Index, options: SearchOptions) -> BatchJob[Text, SearchResult]:
         """Return the job of searches in an index with these options."""
@@ -292,8 +286,13 @@ def comparison_to_json(comparison: Comparison) -> dict[str, object]:
     return {**asdict(comparison), "word": comparison.word, "answer": str(comparison)}
 
 
-def _has(find_head: Callable[[Sen2Pro], object], model: Sen2Pro) -> bool:
+def _tokens(texts: Sequence[Text]) -> Tokens:
+    return Tokens.join([text.tokens for text in texts])
+
+
+def _works(answer: Callable[[], object]) -> bool:
     try:
-        return find_head(model) is not None
-    except (HeadMissing, Sen2ProError):
+        answer()
+    except Sen2ProError:
         return False
+    return True

@@ -63,7 +63,7 @@ async def read_texts(
         for some in parts(checked):
             texts += await request.run_in_thread(partial(engine.tokenize, some, prompt))
     request.text_count += len(texts)
-    request.token_count += sum(len(text.tokens) for text in texts)
+    request.token_count += sum(text.count for text in texts)
     cut = sum(not text.whole for text in texts)
     if cut:
         if not (service.serving.truncate if truncate is None else truncate):

@@ -1,7 +1,7 @@
 """Large jobs: whether a hundred kills lose a row, and what rows cost in time and memory.
 
     python -m sen2pro_lab.benchmarks.scale kills     # 100 SIGKILLs over one run of 200,000 rows
-    python -m sen2pro_lab.benchmarks.scale cost      # rows a second with 1 and 2 workers, peak memory, size of a row
+    python -m sen2pro_lab.benchmarks.scale cost      # rows per second with 1 and 2 workers, peak memory, size of a row
 
 All of it is measured from outside, on the command line.
 """
@@ -38,7 +38,7 @@ def texts(rows: int) -> list[str]:
 
 
 def lines(path: Path, rows: list[str]) -> Path:
-    """Write a text a line."""
+    """Write one text per line."""
     path.write_text("".join(f"{row}\n" for row in rows))
     return path
 

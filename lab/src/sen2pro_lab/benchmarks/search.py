@@ -22,10 +22,9 @@ import numpy as np
 
 from sen2pro import Gaussian, Sen2Pro, Sen2ProWarning
 from sen2pro.calibration import promise
-from sen2pro.calibration.search import SearchConfidence
+from sen2pro.calibration.hits import SearchConfidence, calibration
 from sen2pro.pictures import GREY, panels
 from sen2pro.search import Index
-from sen2pro.search.calibration import shipped
 from sen2pro.search.rows import Rows
 from sen2pro.validation import Array, Array64, Labels
 from sen2pro_lab.benchmarks import search_data
@@ -178,7 +177,7 @@ def answers(model: Sen2Pro) -> dict[str, Any]:
 
 def likely(model: Sen2Pro, scores: Array64) -> Array64:
     """Return the probability of each first hit by the numbers that ship."""
-    found = shipped(model.signature(), "cosine")
+    found = calibration(None, model.signature(), "cosine")
     assert found is not None
     return np.array(found.probabilities(scores.tolist()))[:, 0]
 

@@ -83,7 +83,7 @@ class Connection(asyncio.Protocol):
         self.transport = transport
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Tell whoever waits."""
+        """Notify the caller."""
         if self.answer is not None and not self.answer.done():
             self.answer.set_exception(ConnectionError("closed"))
 
@@ -126,7 +126,7 @@ async def connect(port: int) -> Connection:
 
 
 async def load(port: int, calls: list[bytes], clients: int, seconds: float) -> tuple[float, list[float]]:
-    """Ask from so many clients, each waiting for its answer; return answers a second and all latencies."""
+    """Ask from a number of clients, each waiting for its answer; return answers per second and all latencies."""
     until, latencies, ended = time.perf_counter() + seconds, [], []
 
     async def client(number: int) -> None:
@@ -174,7 +174,7 @@ def started(command: list[str], core: int, port: int) -> Iterator[psutil.Process
 
 
 def free_port() -> int:
-    """Return a port that nobody has."""
+    """Return a free port."""
     import socket
 
     with socket.socket() as listening:
@@ -254,15 +254,14 @@ BAD = (
 
 
 class Soak:
-    """Clients that send good, bad and cancelled calls, and check every answer; `counts` has what came of the calls."""
+    """Clients that send good, bad and cancelled calls, and check every answer; `counts` has the results."""
 
     def __init__(self, port: int, texts: list[str], minutes: float) -> None:
         from sen2pro import Sen2Pro
-        from sen2pro.calibration.comparison import compare_pairs
 
         model = Sen2Pro(method="one-pass")
         self.port, self.texts, self.expected = port, texts, model.encode_plain(texts)
-        pairs = compare_pairs(model, texts[:PAIRS], texts[PAIRS : 2 * PAIRS])
+        pairs = model.compare_pairs(texts[:PAIRS], texts[PAIRS : 2 * PAIRS])
         self.compared = np.array([[pair.probability, pair.similarity] for pair in pairs])
         self.counts: Counter[str] = Counter()
         self.memory: list[float] = []

@@ -59,9 +59,9 @@ def shares(model: Sen2Pro, sentences: list[str], times: dict[str, list[float]]) 
 
     Edited copies that are equal run once, so that 15 + 15 is a little less than 30 passes.
     """
-    encoder, words = model.encoder, model.sampler.words()
+    encoder, words = model.encoder, model.vocabulary
     plain = sum(map(len, encoder.tokens(sentences)))
-    copies = [edit(text, words, model.sampler.seed, i) for text in sentences for i in range(SAMPLES)]
+    copies = [edit(text, words, model.seed, i) for text in sentences for i in range(SAMPLES)]
     passes = SAMPLES + sum(map(len, set(map(tuple, encoder.tokens(copies))))) / plain
     products = statistics.median(times[PRODUCTS])
     counts = {name: passes if name.startswith(EXACT) else 1 for name in times if name != PRODUCTS}
@@ -72,7 +72,7 @@ def shares(model: Sen2Pro, sentences: list[str], times: dict[str, list[float]]) 
 
 
 def matrix_products(model: Sen2Pro, tokens: int) -> Callable[[], None]:
-    """Return the work of the linear layers alone, for one pass over so many tokens in equal batches of at most 512."""
+    """Return the work of the linear layers alone, for one pass over these tokens in equal batches of at most 512."""
     named = model.encoder.network.named_modules()
     layers = [layer for name, layer in named if isinstance(layer, nn.Linear) and not name.startswith("pooler")]
     sizes = [len(part) for part in np.array_split(np.arange(tokens), -(-tokens // 512))]  # a short rest would be slow

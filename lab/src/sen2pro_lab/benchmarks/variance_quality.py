@@ -162,7 +162,7 @@ def by_method(count: int, samples: int) -> dict[str, Any]:
 
 
 def by_kind() -> dict[str, Any]:
-    """Judge the head that ships on many kinds of text, each against samples of its own."""
+    """Judge the head that ships on many kinds of text, each against its own samples."""
     every = kinds_of_text()
     results: dict[str, Any] = {}
     for unit in (True, False):

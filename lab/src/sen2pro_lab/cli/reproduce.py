@@ -1,4 +1,4 @@
-"""`sen2pro reproduce`: tables and figures of the paper, made anew."""
+"""`sen2pro reproduce`: the tables and figures of the paper."""
 
 from typing import Annotated, Any, Literal
 
@@ -26,8 +26,8 @@ def reproduce(
     method: Annotated[
         str | None, Option(help="sampling, one-pass, analytic or shrinkage. (default: see above)")
     ] = None,
-    seeds: Annotated[int, Option(help="Average over so many seeds.", min=1)] = 1,
-    limit: Annotated[int | None, Option(help="Take so many items of each set, for a quick look.", min=1)] = None,
+    seeds: Annotated[int, Option(help="Number of seeds to average over.", min=1)] = 1,
+    limit: Annotated[int | None, Option(help="Maximum number of items of each set, for a quick look.", min=1)] = None,
     shots: Annotated[
         list[str] | None, Option(help="T1, T7: examples of each class, or full; may be repeated. (default: 10 and 200)")
     ] = None,
@@ -39,7 +39,7 @@ def reproduce(
     ] = None,
     data: DataFolder = None,
 ) -> None:
-    """Make tables and figures of the paper anew, with its numbers beside ours.
+    """Make tables and figures of the paper again, with its numbers beside ours.
 
     Encoded sentences are cached, so tables share them and a stopped run continues. The data is read from --data or
     SEN2PRO_DATA; see sen2pro data list. The encoders of the paper are bert-base, bert-large, bert-whitening,

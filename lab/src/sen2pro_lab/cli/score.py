@@ -26,7 +26,7 @@ class _PairedSource(Source):
 def score(
     settings: dict[str, Any],
     references: Annotated[
-        str, Option("--references", "-r", help="Text (a sentence a line), CSV, TSV, JSONL or Parquet, also .gz.")
+        str, Option("--references", "-r", help="Text (one sentence per line), CSV, TSV, JSONL or Parquet, also .gz.")
     ],
     candidates: Annotated[str, Option(help="Candidates: line i is scored against reference i.")],
     metrics: Annotated[str, Option(help="Names with commas between; see above.")] = "sen2pro,sen2vec,bleu,chrf",

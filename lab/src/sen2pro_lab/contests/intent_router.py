@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from sen2pro.calibration.search import SearchConfidence
+from sen2pro.calibration.hits import SearchConfidence
 from sen2pro.errors import Sen2ProError
 from sen2pro.model import Sen2Pro
 from sen2pro.validation import Array, Array64, as_list, check_sentences

@@ -11,7 +11,7 @@ from scipy.special import expit
 
 from sen2pro.calibration.candidates import TITLES, WITH, WITHOUT, losses
 from sen2pro.calibration.choosing import choose
-from sen2pro.calibration.default import shipped_slope
+from sen2pro.calibration.defaults import default_slope
 from sen2pro.calibration.features import Encoded, features
 from sen2pro.calibration.measures import calibration_error, mean_statistic, value_of
 from sen2pro.calibration.report import measured, two_columns
@@ -41,7 +41,7 @@ class Labelled:
 
 def c2(lab: Lab) -> Result:
     """Contest of pairs: candidates are chosen and fitted on the training part, and measured on the test part."""
-    slope = shipped_slope(lab.encoder().signature())
+    slope = default_slope(lab.encoder().signature())
     rows: list[list[str]] = []
     numbers: list[dict[str, Any]] = []
     board = Board(["set", "against"])

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sen2pro.calibration.search import SearchConfidence
+from sen2pro.calibration.hits import SearchConfidence
 from sen2pro.calibration.search_features import check_hits
 from sen2pro.calibration.search_fitting import folds
 from sen2pro.errors import Sen2ProError, Sen2ProWarning

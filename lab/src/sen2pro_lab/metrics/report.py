@@ -32,7 +32,7 @@ class Grid:
 
 @dataclass
 class Result:
-    """A table or figure of the paper, made anew, or the evaluation of a classifier.
+    """A table or figure of the paper, made again, or the evaluation of a classifier.
 
     `numbers` holds every figure for the JSON file, `figures` the pictures by name.
     """
@@ -132,7 +132,7 @@ def write(result: Result, folder: str | Path) -> list[Path]:
             figure.savefig(temporary, format="png", dpi=130)
     text = json.dumps(to_json(result), indent=1, ensure_ascii=False) + "\n"
     written.append(write_text(target / f"{result.id}.json", text))
-    page = "\n".join(["# Sen2Pro: the tables and figures of the paper, made anew\n", *map(to_markdown, read(target))])
+    page = "\n".join(["# Sen2Pro: the tables and figures of the paper, made again\n", *map(to_markdown, read(target))])
     return [*written, write_text(target / PAGE, page)]
 
 

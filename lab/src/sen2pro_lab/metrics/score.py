@@ -70,6 +70,6 @@ def score(
 
         model = Sen2Pro(model or DEFAULT_MODEL)
     loaded = None if isinstance(model, str) else model
-    # All metrics are made before the first one runs: a package that is missing is said before the work.
+    # All metrics are made before the first one runs: a missing package is an error before the work.
     made = [metric(kind, model=loaded) if isinstance(kind, str) else kind for kind in metrics]
     return [Score(one.name, *one.both(candidates, references), one.signature, one.higher_is_better) for one in made]

@@ -128,7 +128,7 @@ def folder() -> Path | None:
     named = chosen or os.environ.get("SEN2PRO_DATA")
     if named and not Path(named).is_dir():
         what = "--data" if chosen else "SEN2PRO_DATA"
-        raise Sen2ProError(f"{what} is {named!r}, which is no folder; name the folder of evaluation data")
+        raise Sen2ProError(f"{what} is {named!r}, which is not a folder; name the folder of evaluation data")
     return Path(named) if named else None
 
 
@@ -151,7 +151,7 @@ def missing(file: str, what: str = "") -> DataMissing:
     """Return the error for a set that is not there or not complete: its file, its source, and the way to get it."""
     # sets of the contests are found by their names
     entry = next((entry for entry in SETS if file in entry.files), None)
-    where = "there is no folder of evaluation data" if folder() is None else f"there is no {file} in the data folder"
+    where = "no folder of evaluation data was named" if folder() is None else f"there is no {file} in the data folder"
     origin = (
         f"comes from {entry.source}; {entry.way}" if entry else "is one of the rated or labelled sets of the contests"
     )
@@ -203,7 +203,7 @@ def fetch(file: str) -> Iterator[dict[str, Any]]:
 
 @cache
 def _reachable() -> bool:
-    """Tell whether the hub answers: `datasets` itself would try for half a minute, and say so in many lines."""
+    """Tell whether the hub answers: `datasets` itself would try for half a minute and print many lines."""
     from huggingface_hub import HfApi
 
     try:

@@ -77,7 +77,7 @@ class Systems(NamedTuple):
 
 
 class Segment(NamedTuple):
-    """A translated segment with a human score of its own."""
+    """A translated segment with its human score."""
 
     reference: str
     hypothesis: str

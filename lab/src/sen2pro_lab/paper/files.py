@@ -38,7 +38,7 @@ class Row(NamedTuple):
         if not blank and not value.strip():
             raise self.wrong(column, "is blank")
         if "\0" in value or has_surrogates(value):
-            raise self.wrong(column, "holds a NUL or half a surrogate pair, which is no text")
+            raise self.wrong(column, "holds a NUL or half a surrogate pair: not a text")
         return value
 
     def number(self, column: str, low: float = -math.inf, high: float = math.inf) -> float:
@@ -51,7 +51,7 @@ class Row(NamedTuple):
             except (TypeError, ValueError, OverflowError):
                 number = math.nan
             if not math.isfinite(number):
-                raise self.wrong(column, f"{reprlib.repr(value)} is no number")
+                raise self.wrong(column, f"{reprlib.repr(value)} is not a number")
             if not low <= number <= high:
                 raise self.wrong(column, f"{number:g} is not within {low:g} and {high:g}")
             total += number
@@ -78,7 +78,7 @@ def table(path: Path, *columns: str) -> Iterator[Row]:
     place, first = next(numbered, (f"{path}, line 1", ""))
     header = first.split("\t")
     if len(set(header)) < len(header):
-        raise Sen2ProError(f"{place}: a column stands there more than once: {', '.join(header)}")
+        raise Sen2ProError(f"{place}: a column occurs more than once: {', '.join(header)}")
     for column in columns:
         if column not in header:
             raise Sen2ProError(f"{place}: there is no column {column!r}; the header is {reprlib.repr(first)}")

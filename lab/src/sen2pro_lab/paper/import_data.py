@@ -2,7 +2,7 @@
 
     python sen2pro_lab/paper/import_data.py senteval SentEval/data/downstream --to FOLDER
 
-Files that exist are never replaced, and sets of which nothing is there are passed over. Each kind of source, and the
+Files that exist are never replaced, and sets without any file are passed over. Each kind of source, and the
 files looked for in it:
 
 - `senteval`, the folder `data/downstream` of SentEval: `STS/STS{12..16}-en-test/STS.{input,gs}.SUBTASK.txt`,

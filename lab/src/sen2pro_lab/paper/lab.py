@@ -73,7 +73,7 @@ class Lab:
     preset: str | None = None  # which encoder of the paper a folder holds
     method: str = "sampling"
     samples: int | tuple[int, int] = 15
-    seeds: int = 1  # scores are averaged over the seeds 0, 1, ... so many of them
+    seeds: int = 1  # scores are averaged over this number of seeds: 0, 1, ...
     limit: int | None = None  # items taken of a set (pairs, queries, segments), for a quick look
     shots: tuple[Shots, ...] = (10, 200)  # examples of each class, for T1 and T7; `full` is the whole training set
     classification_method: str | None = None  # of T1 and T7, which encode many texts: one pass where there is a head
@@ -81,7 +81,7 @@ class Lab:
     setfit: bool = False  # and SetFit, which takes as long
     store: Store = field(default_factory=Store)
     settings: dict[str, Any] = field(default_factory=dict)  # other arguments of `Sen2Pro`
-    models: dict[Any, Sen2Pro] = field(default_factory=dict, repr=False)  # loaded so far, for whoever is made of this
+    models: dict[Any, Sen2Pro] = field(default_factory=dict, repr=False)  # loaded so far; shared by copies
 
     def __post_init__(self) -> None:
         counts = [("shots", shots) for shots in self.shots if shots != FULL]
@@ -182,7 +182,7 @@ class Lab:
         return Result(id_, title, grids, verdict, notes=[*NOTES.get(id_, ()), *notes], numbers=numbers, **more)
 
     def signature(self, **changes: str) -> str:
-        """Return what was run, but for `changes`; the geometry is that of each similarity."""
+        """Return the settings of the run, except `changes`; the geometry is that of each similarity."""
         model = next((model for key, model in self.models.items() if key[0] == self._about), None)
         if model is None:
             return f"model:{self._source}"

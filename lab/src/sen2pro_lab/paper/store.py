@@ -1,6 +1,6 @@
 """What was drawn for a sentence, kept on disk for all tables: a file for each signature, with a row for each sentence.
 
-It is written a chunk at a time, so that a run that is killed goes on where it stopped.
+It is written a chunk at a time, so a killed run resumes where it stopped.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Store:
         usual = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "sen2pro")
         self.folder, self.show = Path(folder or os.environ.get("SEN2PRO_CACHE") or usual), show
         if self.folder.exists() and not self.folder.is_dir():
-            raise Sen2ProError(f"{self.folder} is no folder; name one for what is kept between runs")
+            raise Sen2ProError(f"{self.folder} is not a folder; name a folder for what is kept between runs")
 
     def vectors(self, model: Sen2Pro, sentences: Sequence[str]) -> Array:
         """Return the plain vectors (n, k)."""

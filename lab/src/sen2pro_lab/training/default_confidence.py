@@ -8,17 +8,18 @@ the six sources of the training part at a time.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from msgspec import structs
 from scipy.optimize import curve_fit
 from scipy.special import expit
 
 from sen2pro import Sen2Pro
 from sen2pro.calibration.candidates import logistic, losses
-from sen2pro.calibration.default import FILE, HIGHEST, MATTERS, Default, terms
+from sen2pro.calibration.defaults import FOLDER, HIGHEST_GRADE, NAME, SIGNATURE_FIELDS, PairCurves, defaults, terms
 from sen2pro.calibration.features import encode, features, names
-from sen2pro.io import documents
+from sen2pro.io import bundle
 from sen2pro.validation import Array64
 from sen2pro_lab.benchmarks.common import save
 from sen2pro_lab.metrics.statistics import spearman
@@ -49,7 +50,7 @@ def read(model: Sen2Pro, name: str) -> Pairs:
 
 
 def curve(cosine: Array64, *numbers: float) -> Array64:
-    return np.asarray(HIGHEST * expit(terms(cosine) @ np.array(numbers)))
+    return np.asarray(HIGHEST_GRADE * expit(terms(cosine) @ np.array(numbers)))
 
 
 def grade(cosine: Array64, gold: Array64) -> Array64:
@@ -69,23 +70,22 @@ def errors_by_source(cosine: Array64, gold: Array64, source: Array64) -> Array64
     return found
 
 
-def fitted(model: Sen2Pro, train: Pairs) -> Default:
+def fitted(model: Sen2Pro, train: Pairs) -> PairCurves:
     """Return the numbers that ship."""
     cosine = train.features[:, 0]
     y = (train.gold >= SAME).astype(float)
     errors = errors_by_source(cosine, train.gold, train.source)
     rank = int(np.ceil(LEVEL * (len(errors) + 1))) - 1  # the conformal quantile
-    ratios = train.features[train.gold == HIGHEST, names(model.sources).index("data ratio")]
-    return Default(
-        signature={name: getattr(model.signature(), name) for name in MATTERS},
-        same_meaning=same_meaning(cosine, y).round(4).tolist(),
-        similarity=grade(cosine, train.gold).round(4).tolist(),
+    ratios = train.features[train.gold == HIGHEST_GRADE, names(model.sources).index("data ratio")]
+    return PairCurves(
+        same_meaning=tuple(same_meaning(cosine, y).round(4).tolist()),
+        similarity=tuple(grade(cosine, train.gold).round(4).tolist()),
         half_width=round(float(np.sort(errors)[rank]), 3),
         equally_vague=round(float(np.quantile(ratios, LEVEL)), 3),
     )
 
 
-def measured(default: Default, pairs: Pairs) -> dict[str, float]:
+def measured(default: PairCurves, pairs: Pairs) -> dict[str, float]:
     """Return how good the shipped numbers are on a set."""
     middle, low, high = default.grade(pairs.features[:, 0])
     cost = losses(terms(pairs.features[:, 0]) @ np.array(default.same_meaning), (pairs.gold >= SAME).astype(float))
@@ -104,13 +104,19 @@ def _entropy(rate: float) -> float:
     return float(-(rate * np.log(rate) + (1 - rate) * np.log(1 - rate)))
 
 
+def save_defaults(model: Sen2Pro, **changes: Any) -> None:
+    """Replace `pairs` or `hits` of the numbers that ship, which are for one model."""
+    signature = {name: getattr(model.signature(), name) for name in SIGNATURE_FIELDS}
+    bundle.save(FOLDER, NAME, structs.replace(defaults(), signature=signature, **changes))
+
+
 def main() -> None:
     """Fit, write, measure."""
     model = Sen2Pro("all-MiniLM-L6-v2", method="one-pass")
     train = read(model, "stsb_train")
     default = fitted(model, train)
-    documents.write(FILE, vars(default))
-    print(FILE.read_text(encoding="utf-8"))
+    save_defaults(model, pairs=default)
+    print(default)
     results = {}
     for name in EVALUATED:
         results[name] = measured(default, read(model, name))

@@ -11,23 +11,19 @@ hit adds anything to it.
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict
-
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 
 from sen2pro import Sen2Pro
-from sen2pro.calibration.default import MATTERS
-from sen2pro.io import documents
-from sen2pro.search.calibration import DEPTH, FILE, Shipped, lead
+from sen2pro.calibration.defaults import DEPTH, DefaultCalibration, lead
 from sen2pro.search.ranking import ranking
 from sen2pro.validation import Array64, Labels
 from sen2pro_lab.benchmarks import search_data
 from sen2pro_lab.benchmarks.common import save
 from sen2pro_lab.benchmarks.search_data import Kept
 from sen2pro_lab.metrics.abstention import auroc, calibration, share_answered
+from sen2pro_lab.training.default_confidence import save_defaults
 
 SEEDS, QUERIES, PER_INTENT = 3, 1500, 10
 RANKINGS = ("cosine", "mean-cosine")
@@ -97,17 +93,18 @@ def confirmation(model: Sen2Pro, by: str, seed: int) -> dict[str, Lists]:
     return found
 
 
-def fit(lists: list[Lists]) -> Shipped:
+def fit(lists: list[Lists]) -> DefaultCalibration:
     """Fit a curve over the lead of first hits; each list of queries counts as much as any other."""
     floor = round(float(np.mean([scores[:, -1].mean() for scores, _ in lists])), 3)
     x = np.concatenate([[[lead(row, floor)[0]] for row in scores.tolist()] for scores, _ in lists])
     y = np.concatenate([right[:, 0] for _, right in lists])
     weight = np.concatenate([np.full(len(scores), 1 / len(scores)) for scores, _ in lists])
     fitted = LogisticRegression(C=1e4, max_iter=10_000).fit(x, y, sample_weight=weight / weight.mean())
-    return Shipped(round(float(fitted.intercept_[0]), 3), round(float(fitted.coef_[0, 0]), 3), floor)
+    constant, slope = round(float(fitted.intercept_[0]), 3), round(float(fitted.coef_[0, 0]), 3)
+    return DefaultCalibration(constant=constant, slope=slope, floor=floor)
 
 
-def judged(shipped: Shipped, lists: Lists) -> dict[str, float]:
+def judged(shipped: DefaultCalibration, lists: Lists) -> dict[str, float]:
     scores, right = lists
     p, y = np.array(shipped.probabilities(scores.tolist())), right.astype(float)
     first, ones = y[:, 0], np.ones((1, len(y)))
@@ -127,22 +124,21 @@ def judged(shipped: Shipped, lists: Lists) -> dict[str, float]:
 
 def main() -> None:
     model = Sen2Pro(method="one-pass")
-    signature = model.signature()
     numbers, results = {}, {}
     for by in RANKINGS:
         lists = [each for seed in range(SEEDS) for each in development(model, by, seed)]
         shipped = fit(lists)
-        numbers[by] = asdict(shipped)
+        numbers[by] = shipped
         runs = [confirmation(model, by, seed) for seed in range(SEEDS)]
         each = {name: [judged(shipped, run[name]) for run in runs] for name in runs[0]}
         means = {
             name: {key: float(np.mean([one[key] for one in found])) for key in found[0]} for name, found in each.items()
         }
         results[by] = {"not seen": means}
-        print(by, json.dumps(numbers[by]))
+        print(by, shipped)
         for name, one in means.items():
             print(f"  {name}: " + ", ".join(f"{key} {value:.3f}" for key, value in one.items()), flush=True)
-    documents.write(FILE, {"signature": {name: getattr(signature, name) for name in MATTERS}, "rankings": numbers})
+    save_defaults(model, hits=numbers)
     save("default_search_confidence", results)
 
 

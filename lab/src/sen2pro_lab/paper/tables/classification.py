@@ -47,7 +47,7 @@ def _tasks(lab: Lab) -> tuple[Lab, list[Task], list[str]]:
     notes = []
     if lab.classification_method is not None:
         lab = replace(lab, method=lab.classification_method)
-    elif lab.method == "sampling":  # so many texts are encoded in one pass where there is a head
+    elif lab.method == "sampling":  # the texts are many, so one pass if there is a head
         with suppress(HeadMissing):
             quick = replace(lab, method="one-pass")
             quick.encoder()

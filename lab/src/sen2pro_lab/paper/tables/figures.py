@@ -224,7 +224,7 @@ def t8(lab: Lab) -> Result:
 def _add_systems(
     board: Board, lab: Lab, task: str, kind: str, read: Callable[[str], Texts], names: Iterable[str], about: str = ""
 ) -> None:
-    """Add the average correlation of systems' scores with human ones over several sets, systems being drawn anew."""
+    """Add the average correlation of systems' scores with human ones over several sets, with new systems for each."""
     try:
         sets, _ = available(read, names)
     except DataMissing:

@@ -72,7 +72,7 @@ def dialogue(name: str, limit: int | None) -> Texts:
 
 
 def translation(pair: str, limit: int | None) -> Texts:
-    """Read the outputs of all systems of a language pair, or so many segments of each, evenly spread."""
+    """Read the outputs of all systems of a language pair, or a number of segments of each, evenly spread."""
     read = read_wmt_systems(pair)
     chosen = spread(len(read.references), limit or len(read.references))
     rows = [(name, output[i], read.references[i]) for name, output in read.outputs.items() for i in chosen]
@@ -81,7 +81,7 @@ def translation(pair: str, limit: int | None) -> Texts:
 
 
 def segments(pair: str, limit: int | None) -> Texts:
-    """Read the segments of a language pair that have a human score each, or so many, evenly spread."""
+    """Read the segments of a language pair that have a human score each, or a number of them, evenly spread."""
     read = read_wmt_segments(pair)
     chosen = (read[i] for i in spread(len(read), limit or len(read)))
     references, hypotheses, human = zip(*chosen, strict=True)
@@ -95,7 +95,7 @@ def correlated(kind: str) -> Callable[[Scored], Statistic]:
 
 @dataclass
 class _Task:
-    """Metrics on several sets: what is scored and how, what the paper says, and what came of it."""
+    """Metrics on several sets: what is scored and how, what the paper says, and the result."""
 
     lab: Lab
     titles: Mapping[str, str]  # of each set

@@ -58,7 +58,7 @@ class TooMany(Sen2ProError):
 
 
 def few(labels: Labels, names: Sequence[str], shots: int, seed: int) -> Labels:
-    """Return the rows of so many examples of each class, drawn by seed."""
+    """Return the rows of a number of examples of each class, drawn by seed."""
     rng, rows = np.random.default_rng(seed), []
     for number, name in enumerate(names):
         members = np.flatnonzero(labels == number)

@@ -17,7 +17,7 @@ from sen2pro.calibration import saving
 from sen2pro.calibration.base import Confidence, Examples, Wording, check_kinds, held_out, rule_or_warning
 from sen2pro.calibration.candidates import level
 from sen2pro.calibration.choosing import better, choose_both, judged
-from sen2pro.calibration.default import shipped_slope
+from sen2pro.calibration.defaults import default_slope
 from sen2pro.calibration.features import Encoded, encode, features, names
 from sen2pro.calibration.guarantee import Rule
 from sen2pro.calibration.matches import Matches, far_pairs, pair_digest, verdicts
@@ -101,7 +101,7 @@ class MatchConfidence(Confidence):
                 stacklevel=2,
             )
         held = held_out(y, groups, part, seed)
-        rest, slope = ~held, shipped_slope(model.signature())
+        rest, slope = ~held, default_slope(model.signature())
         self.chosen_ = better(*(both := choose_both(x[rest], y[rest], groups[rest], slope, seed)), y[rest])
         fitted, logits = self.chosen_.fitted, self.chosen_.logits
         tested = fitted.logits(x[held])

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,12 +13,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from sen2pro.calibration import saving
 from sen2pro.calibration.base import Confidence, Wording, check_kinds, held_out, rule_or_warning
+from sen2pro.calibration.defaults import LIKELY, defaults
 from sen2pro.calibration.guarantee import Rule
 from sen2pro.calibration.search_features import EXTRAS, Extras, Hits, check_hits, check_right
 from sen2pro.calibration.search_fitting import better, choose_both, fit_later, judged
 from sen2pro.calibration.search_report import SearchReport, compared
 from sen2pro.errors import Sen2ProError, short_repr
 from sen2pro.io.text import check_path
+from sen2pro.signature import Signature
 from sen2pro.validation import Array64, check_whole
 
 if TYPE_CHECKING:
@@ -205,3 +208,97 @@ class SearchConfidence(Confidence):
         has = np.flatnonzero(labels.any(axis=1))
         before = np.concatenate([np.zeros((len(hits), 1)), self._conditional(hits)], axis=1)
         return np.asarray(before[has, labels[has].argmax(axis=1)])
+
+
+class Calibration(Protocol):
+    """Turns the similarities of hits into probabilities."""
+
+    @property
+    def depth(self) -> int:
+        """Number of hits that it looks at."""
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """What `probabilities` needs beside the scores: `lengths` and `variances`, or nothing."""
+
+    def probabilities(
+        self, lists: Sequence[Sequence[float]], *, lengths: Array64 | None = None, variances: Array64 | None = None
+    ) -> list[list[float | None]]:
+        """Return P(right) of each hit of each query; None is unknown.
+
+        The scores of a query are in descending order. `lengths` (n,) and `variances` (n, 4) are as in `Extras`.
+        """
+
+    def threshold(self, precision: float | None, certainty: float) -> float:
+        """Return the least probability of an answer that keeps a precision; above 1 if none does."""
+
+
+class FittedCalibration:
+    """The probabilities of a `SearchConfidence`, for lists of any length; beyond its depth they are unknown."""
+
+    def __init__(self, confidence: SearchConfidence) -> None:
+        unknown = [name for name in confidence.needs if name not in ("lengths", "variances")]
+        if unknown:
+            raise Sen2ProError(
+                f"this confidence was fitted with {' and '.join(unknown)}, which an index does not know; fit it without"
+            )
+        self._confidence = confidence
+
+    @property
+    def depth(self) -> int:
+        """Number of hits that it looks at."""
+        return self._confidence.hits_
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """What `probabilities` needs beside the scores: `lengths` and `variances`, or nothing."""
+        return self._confidence.needs
+
+    def probabilities(
+        self, lists: Sequence[Sequence[float]], *, lengths: Array64 | None = None, variances: Array64 | None = None
+    ) -> list[list[float | None]]:
+        """Return P(right) of each hit of each query; the hits that a short list lacks count as its last."""
+        found: list[list[float | None]] = [[None] * len(scores) for scores in lists]
+        known = [number for number, scores in enumerate(lists) if len(scores)]
+        if not known:
+            return found
+        filled = np.empty((len(known), self.depth))
+        for row, number in zip(filled, known, strict=True):
+            scores = lists[number][: self.depth]
+            row[: len(scores)], row[len(scores) :] = scores, scores[-1]
+        given = {"lengths": lengths, "variances": variances}
+        extras: Any = {name: np.asarray(given[name])[known] for name in self.needs}
+        if "variances" in extras and (extras["variances"] <= 0).any():
+            raise Sen2ProError(
+                "this confidence was fitted with variances, but the index or the model has none; use a model with a "
+                "head, or a confidence that was fitted without variances"
+            )
+        for number, row in zip(known, self._confidence.probability_each(filled, **extras).tolist(), strict=True):
+            count = min(len(lists[number]), self.depth)
+            found[number][:count] = [None if likely != likely else likely for likely in row[:count]]
+        return found
+
+    def threshold(self, precision: float | None, certainty: float) -> float:
+        """Return the threshold of a rule that keeps the precision; above 1, with a warning, if there is none."""
+        if precision is None:
+            return LIKELY
+        rule = self._confidence.abstain(precision, certainty)
+        return 2.0 if rule is None else rule.threshold
+
+
+def load_search_confidence(confidence: Any) -> SearchConfidence | None:
+    """Return the `SearchConfidence` that a user passed: a fitted one, or the folder of one."""
+    if isinstance(confidence, (str, Path)):
+        return SearchConfidence.load(confidence)
+    if confidence is not None and not isinstance(confidence, SearchConfidence):
+        raise Sen2ProError(
+            f"confidence is a fitted SearchConfidence or the folder of one, not {short_repr(confidence)}"
+        )
+    return confidence
+
+
+def calibration(confidence: SearchConfidence | None, signature: Signature, ranking: str) -> Calibration | None:
+    """Return a calibration: of a confidence, else the default one for this model and ranking; None if there is none."""
+    if confidence is not None:
+        return FittedCalibration(confidence)
+    return None if defaults().misfits(signature) else defaults().hits.get(ranking)
