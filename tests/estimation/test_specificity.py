@@ -14,11 +14,10 @@ from test_cli import run
 from sen2pro import Sen2Pro, Sen2ProError
 from sen2pro.errors import HeadMissing
 from sen2pro.estimation import specificity as heads
-from sen2pro.estimation.names import names_and_numbers
+from sen2pro.estimation.specificity import names_and_numbers
 from sen2pro.io import scoring
 from sen2pro.io.sentences import Source
 from sen2pro.sampling.edits import insert_word
-from sen2pro.specificity.measure import find
 
 VAGUE = ["They have put that up again.", "It is what it is.", "Somebody did something there.", "That was so nice."]
 SPECIFIC = [
@@ -137,7 +136,7 @@ def test_a_head_written_before_names_were_read_still_works(saved):
         document.pop(key)
     (saved / heads.CONFIG).write_text(json.dumps(document | {"hash": heads._hash(arrays)}))
     head = heads.SpecificityHead.load(saved)
-    assert (head.transform, head.terms.shape[1]) == ("log", 1)
+    assert (head.config.transform, head.terms.shape[1]) == ("log", 1)
 
 
 def test_sampled_values_with_a_head_have_its_percentiles(minilm):
@@ -147,8 +146,8 @@ def test_sampled_values_with_a_head_have_its_percentiles(minilm):
 
 
 def test_distill_fits_it_and_percentiles_are_those_of_the_corpus(distilled, corpus):
-    head = find(distilled)
-    assert head.corpus["size"] == len(corpus)
+    head = distilled.find_specificity_head()
+    assert head.config.corpus.size == len(corpus)
     scores = distilled.specificity(corpus).score
     assert np.median(scores) == pytest.approx(50, abs=8)
     assert scores.min() < 5 < 95 < scores.max()

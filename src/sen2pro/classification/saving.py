@@ -42,7 +42,7 @@ class _Recipe(FileSettings, kw_only=True):
 
 
 def _check_recipe(value: Any, place: str) -> None:
-    bundle.convert(value, _Recipe, place)
+    TEXT(bundle.convert(value, _Recipe, place).model, place)
 
 
 _TUNING = {each.name: NUMBER for each in fields(FineTuning) if each.name != "checkpoints"}
