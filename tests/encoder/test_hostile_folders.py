@@ -81,7 +81,7 @@ def saved(tiny, tmp_path):
 def test_a_saved_model_cannot_grant_itself_a_permission(saved, mark, load, name):
     with_modules(saved, mark)
     change(saved / "sen2pro.json", **{name: True})
-    with pytest.raises(Sen2ProError, match=f"'{name}' is not for a file to set"):
+    with pytest.raises(Sen2ProError, match=f"a file may not set '{name}'"):
         load(saved)
 
 
@@ -161,7 +161,7 @@ def test_weights_in_pickle_format_are_not_read(saved, mark):
     with pytest.raises(Sen2ProError, match="allow_pickle=True"):
         Sen2Pro.load(saved)
     change(saved / "sen2pro.json", allow_pickle=True)
-    with pytest.raises(Sen2ProError, match="not for a file to set"):
+    with pytest.raises(Sen2ProError, match="a file may not set"):
         Sen2Pro.load(saved)
 
 
@@ -317,7 +317,7 @@ def test_the_recipe_of_a_classifier_grants_nothing(classifier, shared_folder, ma
     path.write_text(json.dumps({**config, "model": {**config["model"], **recipe}}))
     reseal(classifier)
     for given in (None, shared_folder):
-        with pytest.raises(Sen2ProError, match="not for a file to set|unknown key"):
+        with pytest.raises(Sen2ProError, match="a file may not set"):
             Sen2ProClassifier.load(classifier, model=given)
 
 

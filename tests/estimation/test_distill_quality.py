@@ -127,7 +127,7 @@ def test_the_report_names_what_is_unknown_and_what_is_below_0(poor):
     assert "total variance unknown, shift" in head.report()
     assert "unknown: cannot be told from 260 sentences" in head.report()
     head = with_quality(head, {**fine, "data": {**fine["data"], "total variance": -17.3}})
-    assert "(data: total variance)" in head.flaw
+    assert "sentences: data: total variance)" in head.flaw
     assert "-17" not in head.report()
 
 

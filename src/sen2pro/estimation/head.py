@@ -69,7 +69,7 @@ class Strength(Config, kw_only=True):
     level_noise: Worth
 
 
-class HeadConfig(Config, kw_only=True):
+class HeadConfig(Config, kw_only=True, omit_defaults=True):
     """What is saved beside the numbers of a head."""
 
     space: HeadSpace
@@ -146,7 +146,7 @@ def _figure(value: float | None) -> str:
     return "unknown" if value is None or not abs(value) < _MOST_PRINTED else "below 0" if value < 0 else f"{value:.2f}"
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Head:
     """A fitted head: predicts, knows what it was made for and from, and how far it can be trusted.
 

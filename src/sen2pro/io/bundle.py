@@ -93,7 +93,7 @@ def convert(content: object, kind: type[Kind], place: str) -> Kind:
     """Return plain objects as a typed record; an error names the place and the key."""
     try:
         return msgspec.convert(content, kind)
-    except msgspec.ValidationError as error:
+    except (msgspec.ValidationError, UnicodeEncodeError) as error:  # the second for half a character
         unknown = re.search(r"unknown field `(\w+)`", str(error))
         if unknown and unknown[1] in GRANTED_BY_CALLER:
             raise Sen2ProError(
