@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 import sen2pro
 from sen2pro.cli import laboratory
 from sen2pro.cli.app import app
-from sen2pro.encoder.resolve import resolve
+from sen2pro.encoder.find import resolve
 
 pytestmark = pytest.mark.slow
 

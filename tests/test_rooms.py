@@ -36,7 +36,7 @@ ALLOWED = {
 
 
 def room(module):
-    """Return the room of a module, for instance `sen2pro.io.text`: files."""
+    """Return the room of a module, for instance `sen2pro.io.rows`: io."""
     parts = module.split(".")[1:]
     if not parts or (len(parts) == 1 and not (ROOT / parts[0]).is_dir()):
         return "model" if parts == ["model"] else "front"

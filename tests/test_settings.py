@@ -124,7 +124,7 @@ def test_a_model_whose_weights_changed_travels_with_them(shared_folder):
     model = Sen2Pro(str(shared_folder), samples=3)
     assert len(pickle.dumps(model)) < 10_000  # by the name of its folder
     with torch.no_grad():
-        next(model.encoder.network.parameters()).mul_(1.5)
+        next(model.encoder.transformers.network.parameters()).mul_(1.5)
     before = model.encode(TEXTS)
     again = pickle.loads(pickle.dumps(model))
     assert again.encode(TEXTS) == before

@@ -292,14 +292,17 @@ def test_logistic_regression_takes_the_penalty_with_the_best_accuracy(validation
 
 
 def test_setfit_trains_a_copy(minilm):
-    before = {name: tensor.clone() for name, tensor in minilm.encoder.network.state_dict().items()}
+    network = minilm.encoder.transformers.network
+    before = {name: tensor.clone() for name, tensor in network.state_dict().items()}
     texts = ["a goal in the last minute", "the team won the cup", "shares fell sharply", "the bank raised its rates"]
     found = setfit(
         minilm.encoder.source, texts, np.array([0, 0, 1, 1]), ["the striker scored", "stocks rose"], seed=0, steps=2
     )
     assert found.argmax(axis=1).tolist() == [0, 1]
     assert found.sum(axis=1) == pytest.approx(1)
-    assert all(torch.equal(before[name], tensor) for name, tensor in minilm.encoder.network.state_dict().items())
+    assert all(
+        torch.equal(before[name], tensor) for name, tensor in minilm.encoder.transformers.network.state_dict().items()
+    )
 
 
 def test_ten_examples_of_each_class_of_the_real_ag_news_give_three_of_four(tmp_path):

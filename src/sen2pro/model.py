@@ -15,7 +15,7 @@ import numpy as np
 from sen2pro.distances import distance, distance_pairwise
 from sen2pro.encoder.backend import Tokens
 from sen2pro.encoder.encoder import Encoder
-from sen2pro.encoder.loading import load_library
+from sen2pro.encoder.find import load_source
 from sen2pro.errors import HeadMissing, Sen2ProError, Sen2ProWarning, TruncationWarning, short_repr
 from sen2pro.estimation import methods
 from sen2pro.estimation import specificity as specificities
@@ -505,6 +505,6 @@ def _unpickled(settings: Settings, name: str, files: Mapping[str, bytes]) -> Sen
             path = Path(folder, place)
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(data)
-        library = load_library(settings.changed(model=folder))
-    found = settings.changed(model=library.source, tokenizer=library.tokenizer)
+        source, words = load_source(settings, Path(folder))
+    found = settings.changed(model=source, tokenizer=words)
     return Sen2Pro.from_settings(found, name)

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from sen2pro import __version__
 from sen2pro.errors import Sen2ProError, one_of, short_repr
 from sen2pro.io import bundle
+from sen2pro.io.atomic import check_path
 from sen2pro.io.bundle import Config, Count, Finite
-from sen2pro.io.text import check_path
 from sen2pro.validation import SOURCES, check_rate, check_samples, check_seed, check_vocabulary
 
 if TYPE_CHECKING:

@@ -32,12 +32,12 @@ def trained(shared_folder):
 
 
 def weights_of(model):
-    return {name: tensor.clone() for name, tensor in model.encoder.network.state_dict().items()}
+    return {name: tensor.clone() for name, tensor in model.encoder.transformers.network.state_dict().items()}
 
 
 def own(tiny, **settings):
     """Return a copy of the model that a test may train."""
-    return Sen2Pro(copy.deepcopy(tiny.encoder.source), tokenizer=tiny.encoder.tokenizer, **settings)
+    return Sen2Pro(copy.deepcopy(tiny.encoder.source), tokenizer=tiny.encoder.transformers.source_tokenizer, **settings)
 
 
 def test_the_loss_draws_a_class_together_and_others_apart():
@@ -53,7 +53,7 @@ def test_samples_are_those_of_encoding_and_the_gradient_reaches_the_encoder(tiny
     model = own(tiny, samples=2, seed=5)
     trainer = Trainer(model, QUICK, seed=0)
     expected = model.encode_sources(TEXTS)
-    first = model.encoder.network.embeddings.word_embeddings.weight
+    first = model.encoder.transformers.network.embeddings.word_embeddings.weight
     for source in ("model", "data"):
         samples = trainer.samples(TEXTS, source, seed=5)
         assert samples.mean(dim=0).detach().numpy() == pytest.approx(expected[source].mean, abs=1e-5)
@@ -297,7 +297,7 @@ def test_accumulated_batches_make_the_mean_of_their_gradients(tiny):
         trainer = Trainer(model, replace(QUICK, batch_size=8, accumulate=accumulate), seed=0)
         # The same two batches, apart and in one step; a step that only looks at the gradient.
         made = []
-        first = model.encoder.network.embeddings.word_embeddings.weight
+        first = model.encoder.transformers.network.embeddings.word_embeddings.weight
         trainer.optimizer.step = lambda made=made, first=first: made.append(first.grad.clone())
         trainer._batch_loss = lambda batch, key, trainer=trainer: pair_loss(
             trainer.samples(batch.texts, "model", 0).mean(dim=0), torch.from_numpy(batch.labels)

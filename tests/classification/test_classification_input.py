@@ -140,7 +140,9 @@ def test_gaussians_of_another_kind_are_refused(fitted):
         classifier.predict(gaussians(k=4)[0])
     with pytest.raises(Sen2ProError, match="not a single one"):
         classifier.predict(train[0])
-    one_sided = Sen2Pro(fitted.model.encoder.source, tokenizer=fitted.model.encoder.tokenizer, uncertainty="data")
+    one_sided = Sen2Pro(
+        fitted.model.encoder.source, tokenizer=fitted.model.encoder.transformers.source_tokenizer, uncertainty="data"
+    )
     message = "X does not fit the classifier: .*uncertainty 'both' against 'data'.*or fit again"
     with pytest.raises(Sen2ProError, match=message):
         fitted.predict(one_sided.encode(TEXTS))

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from sen2pro.classification import Sen2ProClassifier
 from sen2pro.cli import classify
 from sen2pro.cli.app import app
-from sen2pro.io.sentences import Source
+from sen2pro.io.inputs import labelled, sentences
 
 ROWS = [(text, "sport") for text in SPORT] + [(text, "money") for text in MONEY]
 
@@ -111,7 +111,7 @@ def test_what_is_predicted_can_be_read_again(trained, tmp_path, suffix):
     data = table(tmp_path / f"new.{suffix}", [(text,) for text in texts], ("text",))
     code, output = run("predict", trained, data, tmp_path / f"out.{suffix}")
     assert code == 0, output
-    assert [record.text for record in Source(str(tmp_path / f"out.{suffix}"))] == texts
+    assert [record.text for record in sentences(tmp_path / f"out.{suffix}")] == texts
 
 
 def test_files_are_replaced_only_if_asked_for(trained, tmp_path):
@@ -212,8 +212,8 @@ def test_whole_numbers_stay_whole_numbers(encoder, tmp_path):
 
 
 def test_space_around_labels_does_not_count(tmp_path):
-    source = classify.LabelledSource(str(table(tmp_path / "in.csv", [("a man", "a"), ("a dog", " a ")])), None, "label")
-    assert source.read()[1] == ["a", "a"]
+    source = labelled(table(tmp_path / "in.csv", [("a man", "a"), ("a dog", " a ")]), None, "label")
+    assert [record.label for record in source] == ["a", "a"]
 
 
 def test_fine_tuning_from_the_command_line(encoder, tmp_path, monkeypatch):
@@ -242,7 +242,7 @@ def test_fine_tuning_from_the_command_line(encoder, tmp_path, monkeypatch):
         (["--C", "0"], "--C is a number above 0, not 0; leave it out to have it chosen"),
         (["--C", "nan"], "--C is a number above 0, not nan"),
         (["--epochs", "3"], "--epochs is for the training of the encoder; give --finetune too"),
-        (["-l", "class"], "unknown --label-column in {data} 'class'. It is one of: text, label"),
+        (["-l", "class"], "{data}: unknown --label-column 'class'. It is one of: text, label"),
     ],
 )
 def test_what_is_wrong_is_said_in_words_of_the_command_line_and_at_once(tmp_path, options, message):

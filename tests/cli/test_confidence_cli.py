@@ -158,14 +158,14 @@ def test_an_output_is_replaced_only_if_asked(calibrated, new, tmp_path):
 
 
 def test_pairs_come_from_every_kind_of_table(tmp_path):
-    from sen2pro.io.pairs import PairSource
+    from sen2pro.io.inputs import pairs
 
     rows = [{"first": a, "second": b, "label": label} for a, b, label in (("a", "b", True), ("c", "d", False))]
     tables = [table(tmp_path / f"pairs{suffix}", [row.values() for row in rows]) for suffix in (".csv", ".tsv")]
     (tmp_path / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "pairs.parquet")
     for path in (*tables, tmp_path / "pairs.jsonl", tmp_path / "pairs.parquet"):
-        (chunk,) = PairSource(str(path), labelled=True).pairs(10)
+        (chunk,) = pairs(path, with_labels=True).chunks(10)
         assert [(pair.text, pair.second, pair.label) for pair in chunk] == [("a", "b", 1.0), ("c", "d", 0.0)]
 
 
@@ -202,7 +202,7 @@ def test_a_file_without_the_columns_says_which(calibrated, tmp_path):
     assert "there is no column 'second', only: first, other" in said
     (tmp_path / "a.txt").write_text("a\tb\n")
     said = refused("match", tmp_path / "a.txt", tmp_path / "o.csv", "--confidence", calibrated[0])
-    assert "a.txt is read as plain text; pairs stand in the columns first, second of a .csv" in said
+    assert "a.txt is read as plain text; pairs are in the columns first, second of a .csv" in said
     said = refused("match", table(tmp_path / "b.csv", [], ("first", "second")), tmp_path / "o.csv", "--confidence", "x")
     assert "there are no pairs in" in said
 

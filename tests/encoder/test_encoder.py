@@ -20,11 +20,12 @@ from sentence_transformers.sentence_transformer.modules import (
 from tokenizers import Tokenizer, models
 from transformers import AutoTokenizer, BertForMaskedLM
 
-import sen2pro.encoder.resolve
+import sen2pro.encoder.find
 from sen2pro import Sen2Pro, Sen2ProError
 from sen2pro.encoder.encoder import Encoder
-from sen2pro.encoder.resolve import resolve
-from sen2pro.encoder.texts import LibraryTokenizer, understand
+from sen2pro.encoder.find import resolve
+from sen2pro.encoder.native.tokenizer import load_tokenizer
+from sen2pro.encoder.transformers import LibraryTokenizer
 from sen2pro.errors import TruncationWarning
 
 TEXTS = ["the big dog runs in the park", "rain today", "a"]
@@ -129,10 +130,9 @@ def test_truncated_dimensions_and_prompts_are_followed(tiny_folder):
 def test_edits_leave_the_prompt_alone(bert, tokenizer, monkeypatch):
     model = Sen2Pro(bert, tokenizer=tokenizer, samples=20, uncertainty="data")
     assert model.dim == 32  # found by a probe of its own, before the recording
-    seen, tokens = [], model.encoder.tokens
-    monkeypatch.setattr(
-        model.encoder, "tokens", lambda texts, **options: seen.extend(texts) or tokens(texts, **options)
-    )
+    seen, tokenizer = [], model.encoder.tokenizer
+    ids = tokenizer.ids
+    monkeypatch.setattr(tokenizer, "ids", lambda texts: seen.extend(texts) or ids(texts))
     model.encode("the dog runs", prompt="music song: ")
     assert len(seen) == 21
     assert all(text.startswith("music song: ") for text in seen)
@@ -222,7 +222,7 @@ def test_positions_that_start_after_the_padding_index_shorten_the_limit(tokenize
 
 def test_edits_fall_in_the_part_of_a_long_text_that_is_seen(tiny, minilm):
     words = [f"word{i}" for i in range(200)]
-    seen = tiny.encoder.seen(" ".join(words)).split()
+    seen = tiny.encoder.tokenize([" ".join(words)]).seen[0].split()
     assert seen == words[: len(seen)]
     assert 0 < len(seen) < 32
     text = "Rain fell on the coast while the market rose and music played. " * 40
@@ -317,18 +317,18 @@ def test_an_unknown_model_says_what_was_tried(offline):
 
 def test_tampered_offline_weights_are_refused(offline, monkeypatch):
     id = "sentence-transformers/all-MiniLM-L6-v2"
-    package, inner, _, known = sen2pro.encoder.resolve._OFFLINE[id]
-    monkeypatch.setitem(sen2pro.encoder.resolve._OFFLINE, id, (package, inner, "0" * 64, known))
+    package, inner, _, known = sen2pro.encoder.find._OFFLINE[id]
+    monkeypatch.setitem(sen2pro.encoder.find._OFFLINE, id, (package, inner, "0" * 64, known))
     with pytest.raises(Sen2ProError, match="not the published ones"):
         Sen2Pro("all-MiniLM-L6-v2")
 
 
 def test_checked_weights_are_not_hashed_again_and_have_the_hash_of_their_folder(offline, monkeypatch):
-    from sen2pro.encoder import folders
+    from sen2pro.encoder.native import load
 
     folder = resolve("all-MiniLM-L6-v2")
-    computed, hashes = folders.weights_hash, []
-    monkeypatch.setattr(folders, "weights_hash", lambda weights: hashes.append(computed(weights)) or hashes[-1])
+    computed, hashes = load.weights_hash, []
+    monkeypatch.setattr(load, "weights_hash", lambda weights: hashes.append(computed(weights)) or hashes[-1])
     named = Encoder("all-MiniLM-L6-v2").hash
     assert hashes == []
     assert Encoder(str(folder)).hash == named  # nobody has checked a folder that the caller names
@@ -370,7 +370,7 @@ def test_code_of_a_model_runs_only_when_asked_for(tiny_folder):
 
 def test_both_tokenizers_show_the_same_pieces_and_the_text_of_ids_has_these_ids_again():
     folder = resolve("all-MiniLM-L6-v2")
-    fast, library = understand(folder), LibraryTokenizer(AutoTokenizer.from_pretrained(folder))
+    fast, library = load_tokenizer(folder), LibraryTokenizer(AutoTokenizer.from_pretrained(folder))
     assert fast is not None
     for text in ("A man isn't playing: 3.5 guitars!", "Zürich, Überlingen", "don't-stop", "word"):
         for special in (True, False):

@@ -211,7 +211,7 @@ def test_lengths_and_dimensions_that_are_none_are_refused(pipeline):
 def head(tiny, tmp_path_factory):
     words = ["the big dog", "a man", "rain today", "music and song", "one two three", "the market fell"]
     corpus = [f"{a} {b} {c}" for a in words for b in words for c in words][:210]
-    model = Sen2Pro(tiny.encoder.source, tokenizer=tiny.encoder.tokenizer)
+    model = Sen2Pro(tiny.encoder.source, tokenizer=tiny.encoder.transformers.source_tokenizer)
     folder = tmp_path_factory.mktemp("head")
     import warnings
 

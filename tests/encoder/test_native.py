@@ -15,9 +15,11 @@ from sentence_transformers.sentence_transformer.modules import Dense, Normalize,
 from transformers import BertForMaskedLM, BertTokenizer, MPNetTokenizer, RobertaTokenizer, XLMRobertaTokenizer
 
 from sen2pro import Sen2Pro, Sen2ProError
-from sen2pro.encoder import loading
+from sen2pro.encoder.backend import Keys
 from sen2pro.encoder.encoder import Encoder
-from sen2pro.encoder.texts import LibraryTokenizer, understand
+from sen2pro.encoder.native.load import NativeModel, load_native
+from sen2pro.encoder.native.tokenizer import load_tokenizer
+from sen2pro.encoder.transformers import LibraryTokenizer, TransformersModel
 
 NATIVE = ("bert", "roberta", "xlm-roberta", "mpnet", "distilbert")
 TEXTS = [" ".join((WORDS * 2)[i : i + n]) for i, n in enumerate([3, 9, 1, 3, 14, 5, 9, 3, 2, 20])]
@@ -30,11 +32,20 @@ def save(folder, family="bert", **changes):
     return folder
 
 
+def is_native(encoder):
+    return isinstance(encoder.backend, NativeModel)
+
+
+def without_native(monkeypatch):
+    """Let the libraries load every folder."""
+    monkeypatch.setattr("sen2pro.encoder.encoder.load_native", lambda *_, **__: None)
+
+
 def both(folder, monkeypatch, **options):
     """The same folder run by our own code and by the libraries."""
     native = Encoder(str(folder), **options)
     with monkeypatch.context() as patch:
-        patch.setattr(loading, "understand", lambda *_: None)
+        without_native(patch)
         return native, Encoder(str(folder), **options)
 
 
@@ -43,18 +54,18 @@ def change(path, **changes):
 
 
 def assert_same_numbers(native, library):
-    assert native.native is not None
-    assert library.native is None
-    tokens = library.tokens(TEXTS)
-    assert native.tokens(TEXTS) == tokens
-    assert [native.seen(text) for text in TEXTS] == [library.seen(text) for text in TEXTS]
+    assert is_native(native)
+    assert not is_native(library)
+    tokens = library.tokenize(TEXTS)
+    for field in ("ids", "seen", "is_cut"):
+        assert getattr(native.tokenize(TEXTS), field) == getattr(tokens, field)
     about = ("hash", "name", "dim", "depth", "max_length", "unit", "pooling_name", "sites", "vocabulary", "prompts")
     about += ("default_prompt_name", "parameters", "trained_with_dropout")
     assert {name: getattr(native, name) for name in about} == {name: getattr(library, name) for name in about}
     layers = range(native.depth)
-    for numbers in (None, [3] * len(tokens)):
-        ours, theirs = (each.forward(tokens, numbers, seed=5, layers=layers) for each in (native, library))
-        np.testing.assert_allclose(ours, theirs, atol=1e-5)
+    for keys in (None, Keys(5, [3] * len(tokens))):
+        ours, theirs = (each.run(tokens, keys, layers) for each in (native, library))
+        np.testing.assert_allclose(ours.features(layers), theirs.features(layers), atol=1e-5)
 
 
 @pytest.mark.parametrize("pooling", [None, "mean", "cls", "first-last-avg"])
@@ -79,7 +90,7 @@ def test_scores_whose_exponential_is_no_number_give_the_numbers_of_the_libraries
 
 @pytest.mark.parametrize("family", sorted(set(FAMILIES) - set(NATIVE)))
 def test_other_families_are_left_to_the_libraries(family, tmp_path):
-    assert Encoder(str(save(tmp_path, family))).native is None
+    assert not is_native(Encoder(str(save(tmp_path, family))))
 
 
 def test_the_real_model_gives_the_numbers_of_the_libraries(monkeypatch):
@@ -122,7 +133,7 @@ def test_a_pipeline_of_sentence_transformers_gives_its_numbers(tail, options, tm
     ],
 )
 def test_other_pipelines_are_left_to_sentence_transformers(tail, tmp_path):
-    assert Encoder(str(pipeline(tmp_path, *tail))).native is None
+    assert not is_native(Encoder(str(pipeline(tmp_path, *tail))))
 
 
 @pytest.mark.parametrize(
@@ -146,13 +157,13 @@ def test_other_pipelines_are_left_to_sentence_transformers(tail, tmp_path):
 )
 def test_a_setting_that_is_not_known_leaves_a_folder_to_the_libraries(file, changes, tmp_path):
     change(save(tmp_path) / file, **changes)
-    assert loading.understand(tmp_path) is None
+    assert load_native(tmp_path) is None
 
 
 def test_weights_that_are_not_known_leave_a_folder_to_the_libraries(tmp_path):
     path = save(tmp_path) / "model.safetensors"
     weights = load_file(path)
-    assert loading.understand(tmp_path) is not None
+    assert load_native(tmp_path) is not None
     for changed in (
         {**weights, "one.more.weight": torch.ones(2)},
         {name: tensor for name, tensor in weights.items() if "word_embeddings" not in name},
@@ -160,9 +171,9 @@ def test_weights_that_are_not_known_leave_a_folder_to_the_libraries(tmp_path):
         {name: tensor[:, :-1].contiguous() if tensor.ndim > 1 else tensor for name, tensor in weights.items()},
     ):
         save_file(changed, path)
-        assert loading.understand(tmp_path) is None
+        assert load_native(tmp_path) is None
     path.write_bytes(b"no weights")
-    assert loading.understand(tmp_path) is None
+    assert load_native(tmp_path) is None
     save_file({**weights, "embeddings.LayerNorm.bias": torch.ones(32, dtype=torch.int64)}, path)
     with pytest.raises(Sen2ProError, match=r"'embeddings.LayerNorm.bias' holds torch.int64, no fractions"):
         Encoder(str(tmp_path))
@@ -170,30 +181,30 @@ def test_weights_that_are_not_known_leave_a_folder_to_the_libraries(tmp_path):
 
 def test_what_only_the_libraries_can_do_is_left_to_them(tmp_path):
     save(tmp_path)
-    assert Encoder(str(tmp_path), precision="bfloat16").native is None
-    assert Encoder(str(tmp_path), tokenizer=str(tmp_path)).native is None
+    assert not is_native(Encoder(str(tmp_path), precision="bfloat16"))
+    assert not is_native(Encoder(str(tmp_path), tokenizer=str(tmp_path)))
 
 
 def test_weights_that_somebody_changes_are_the_ones_in_use(tmp_path):
     model = Sen2Pro(str(save(tmp_path)), samples=2)
     before, signature = model.encode(TEXTS[:3]), model.signature()
     source = model.encoder.source  # loads the model of the libraries
-    assert model.encoder.native is not None
+    assert is_native(model.encoder)
     np.testing.assert_array_equal(model.encode(TEXTS[:3]).mean, before.mean)
     assert model.signature() == signature
     with torch.no_grad():
         next(source.parameters()).mul_(1.5)
-    assert model.encoder.native is None
+    assert not is_native(model.encoder)
     assert np.abs(model.encode(TEXTS[:3]).mean - before.mean).max() > 1e-3
     assert model.signature() != signature
 
 
 def test_loading_the_source_does_not_change_what_another_thread_samples(tmp_path, monkeypatch):
     encoder = Encoder(str(save(tmp_path)), dropout=0.4)
-    tokens, probe, during = encoder.tokens(TEXTS), Encoder._probe, []
+    tokens, probe, during = encoder.tokenize(TEXTS), TransformersModel._probe, []
 
     def sample():
-        return encoder.forward(tokens, [0] * len(tokens)), encoder.sites
+        return encoder.run(tokens, Keys(0, [0] * len(tokens))).vectors, encoder.sites
 
     def probe_while_sampling(self, *arguments):
         with ThreadPoolExecutor(1) as pool:
@@ -201,7 +212,7 @@ def test_loading_the_source_does_not_change_what_another_thread_samples(tmp_path
         return probe(self, *arguments)
 
     before, sites = sample()
-    monkeypatch.setattr(Encoder, "_probe", probe_while_sampling)
+    monkeypatch.setattr(TransformersModel, "_probe", probe_while_sampling)
     encoder.source.eval()
     assert len(during) == 2, "it is tried with its own rates, then with ours"
     for vectors, met in [*during, sample()]:
@@ -215,7 +226,7 @@ def test_weights_that_changed_on_disk_are_noticed(tmp_path):
     save_file({name: tensor * 2 for name, tensor in weights.items()}, tmp_path / "model.safetensors")
     for _ in range(2):
         with pytest.raises(Sen2ProError, match="have changed since they were loaded"):
-            encoder.network.eval()
+            encoder.transformers.network.eval()
 
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
@@ -265,7 +276,7 @@ def test_a_tokenizer_of_a_class_gives_the_ids_of_the_libraries(name, tmp_path):
     built.model_max_length = 24
     built.save_pretrained(tmp_path)
     (tmp_path / "config.json").write_text(json.dumps({"model_type": name.split()[-1]}))
-    ours, theirs = understand(tmp_path), LibraryTokenizer(AutoTokenizer.from_pretrained(tmp_path))
+    ours, theirs = load_tokenizer(tmp_path), LibraryTokenizer(AutoTokenizer.from_pretrained(tmp_path))
     assert ours is not None
     assert ours.ids(NASTY) == theirs.ids(NASTY)
     assert [ours.cut(text, 9) for text in NASTY] == [theirs.cut(text, 9) for text in NASTY]
@@ -284,7 +295,7 @@ def test_a_tokenizer_of_a_class_gives_the_ids_of_the_libraries(name, tmp_path):
 def test_a_tokenizer_whose_files_disagree_is_left_to_the_libraries(name, changes, tmp_path):
     TOKENIZERS[name]().save_pretrained(tmp_path)
     change(tmp_path / "tokenizer_config.json", **changes)
-    assert understand(tmp_path) is None
+    assert load_tokenizer(tmp_path) is None
 
 
 def test_two_threads_give_the_bits_of_one(minilm):

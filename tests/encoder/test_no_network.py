@@ -96,7 +96,7 @@ class Hub:
 START = """
 import json, sys
 from sen2pro import Sen2Pro, Sen2ProError
-from sen2pro.encoder import loading
+from sen2pro.encoder import encoder, find
 
 def opened(name, **options):
     try:
@@ -166,7 +166,7 @@ def test_a_folder_that_asks_for_another_model_is_refused_and_fetches_nothing(hos
 
 
 def test_the_libraries_cannot_fetch_either_if_such_a_folder_comes_through(hostile, hub, tmp_path):
-    code = "loading.check_types = loading.check_folder = lambda *_, **__: None\n" + OPEN_ALL
+    code = "find.check_types = find.check_folder = lambda *_, **__: None\n" + OPEN_ALL
     dangerous = list(hostile)[: len(BACKBONES) + 3] + list(hostile)[-4:]
     assert all(said.startswith("the model in ") for said in hub.run(tmp_path, code, *dangerous))
     assert hub.asked == []
@@ -181,7 +181,7 @@ def test_models_of_text_load_and_fetch_nothing(hub, tmp_path):
     build_tokenizer().save_pretrained(tmp_path / "gpt2")
     code = """
 found = [opened(name) for name in sys.argv[1:]]
-loading.understand = lambda *_: None  # now by the libraries
+encoder.load_native = lambda *_, **__: None  # now by the libraries
 print(json.dumps(found + [opened(name) for name in sys.argv[1:]]))
 """
     assert set(hub.run(tmp_path, code, *folders, tmp_path / "gpt2")) == {"loaded"}
@@ -205,7 +205,7 @@ def test_only_the_thread_that_opens_a_folder_is_kept_from_the_hub(hub, tmp_path)
     code = """
 from threading import Thread
 from huggingface_hub import HfApi
-from sen2pro.encoder.trust import fetching_nothing
+from sen2pro.encoder.find import fetching_nothing
 
 def ask(name, told):
     try:

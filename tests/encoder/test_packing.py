@@ -18,7 +18,7 @@ def test_packed_and_padded_samples_are_the_same(family, tokenizer):
     model = Sen2Pro(build_network(family), tokenizer=tokenizer, samples=3)
     assert model.encoder.packs == (family in PACKED)
     packed, plain = model.sample(TEXTS), model.encode_plain(TEXTS)
-    model.encoder._first = None  # from here on it is padded
+    model.encoder.transformers._first = None  # from here on it is padded
     np.testing.assert_allclose(packed, model.sample(TEXTS), atol=2e-6)
     np.testing.assert_allclose(plain, model.encode_plain(TEXTS), atol=2e-6)
 
@@ -27,7 +27,7 @@ def test_packed_and_padded_samples_are_the_same(family, tokenizer):
 def test_every_pooling_can_be_packed(bert, tokenizer, pooling):
     model = Sen2Pro(bert, tokenizer=tokenizer, samples=3, pooling=pooling)
     packed = model.sample(TEXTS)
-    model.encoder._first = None  # from here on it is padded
+    model.encoder.transformers._first = None  # from here on it is padded
     np.testing.assert_allclose(packed, model.sample(TEXTS), atol=2e-6)
 
 

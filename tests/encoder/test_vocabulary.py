@@ -8,15 +8,13 @@ import torch
 from conftest import SIZE, build_network, build_tokenizer
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
-from test_native import TOKENIZERS
+from test_native import TOKENIZERS, is_native, without_native
 from transformers import AutoTokenizer, ByT5Tokenizer, CanineConfig, CanineModel, CanineTokenizer, T5Config
 from transformers import T5EncoderModel as T5
 
 from sen2pro import Sen2Pro, Sen2ProError
-from sen2pro.encoder import loading
 from sen2pro.encoder.encoder import Encoder
-from sen2pro.encoder.resolve import resolve
-from sen2pro.settings import Settings
+from sen2pro.encoder.find import resolve
 
 WORDS_IN = ("tokenizer.json", "vocab.txt", "vocab.json", "merges.txt", "spiece.model", "sentencepiece.bpe.model")
 
@@ -84,7 +82,7 @@ ROWS = SIZE["vocab_size"]
 )
 def test_a_tokenizer_of_another_network_is_refused(rows, said, own, tmp_path, monkeypatch):
     if not own:
-        monkeypatch.setattr(loading, "understand", lambda *_: None)
+        without_native(monkeypatch)
     with pytest.raises(Sen2ProError, match=rf"does not fit the network: it has {said}.*Copy the whole folder"):
         Sen2Pro(str(save(tmp_path, vocab_size=rows)))
     network = build_network("bert", vocab_size=rows)
@@ -95,9 +93,9 @@ def test_a_tokenizer_of_another_network_is_refused(rows, said, own, tmp_path, mo
 @pytest.mark.parametrize("rows", [ROWS, ROWS + 1, 2 * ROWS])
 def test_more_rows_than_tokens_are_fine(rows, tmp_path, monkeypatch):
     folder = save(tmp_path, vocab_size=rows)
-    assert Encoder(str(folder)).native is not None
-    monkeypatch.setattr(loading, "understand", lambda *_: None)
-    assert Encoder(str(folder)).native is None
+    assert is_native(Encoder(str(folder)))
+    without_native(monkeypatch)
+    assert not is_native(Encoder(str(folder)))
 
 
 def test_tokenizers_without_a_file_of_words_are_fine(tmp_path):
@@ -112,5 +110,6 @@ def test_tokenizers_without_a_file_of_words_are_fine(tmp_path):
     CanineTokenizer().save_pretrained(tmp_path / "letters")
     vectors = Sen2Pro(str(tmp_path / "bytes"), samples=2).encode_plain(["the dog runs in the park", "rain today"])
     assert np.abs(vectors[0] - vectors[1]).max() > 1e-3
-    found = loading.load(Settings(str(tmp_path / "letters")))  # its network cannot be sampled, for another reason
-    assert found.texts.size == 0x110000
+    with pytest.raises(Sen2ProError) as told:  # its network cannot be sampled, for another reason
+        Sen2Pro(str(tmp_path / "letters"))
+    assert "tokenizer" not in str(told.value)

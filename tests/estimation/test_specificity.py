@@ -12,12 +12,12 @@ from safetensors.numpy import load_file, save_file
 from test_cli import run
 
 from sen2pro import Sen2Pro, Sen2ProError
+from sen2pro.cli import specificity as scoring
 from sen2pro.errors import HeadMissing
 from sen2pro.estimation import specificity as heads
 from sen2pro.estimation.linear import hash_of
 from sen2pro.estimation.specificity import names_and_numbers
-from sen2pro.io import scoring
-from sen2pro.io.sentences import Source
+from sen2pro.io.inputs import sentences
 from sen2pro.sampling.edits import insert_word
 
 VAGUE = ["They have put that up again.", "It is what it is.", "Somebody did something there.", "That was so nice."]
@@ -260,7 +260,7 @@ def distilled_folder(distilled, tmp_path_factory):
 
 
 def test_a_file_of_many_chunks_comes_out_complete_and_in_order(distilled_folder, tmp_path):
-    rng, size = np.random.default_rng(1), 2 * scoring.CHUNK + 7
+    rng, size = np.random.default_rng(1), 2 * scoring._CHUNK + 7
     texts = [" ".join(rng.choice(WORDS, rng.integers(1, 12))) for _ in range(size)]
     source = tmp_path / "in.tsv"
     source.write_text("number\ttext\n" + "".join(f"{i}\t{text}\n" for i, text in enumerate(texts)))
@@ -284,7 +284,7 @@ def test_a_file_of_many_chunks_comes_out_complete_and_in_order(distilled_folder,
 
 def test_only_one_chunk_of_a_file_is_in_memory(distilled, tmp_path):
     source = tmp_path / "in.txt"
-    source.write_text("the dog runs\n" * (3 * scoring.CHUNK))
+    source.write_text("the dog runs\n" * (3 * scoring._CHUNK))
     alive: list[int] = []
 
     class Counting:
@@ -292,14 +292,14 @@ def test_only_one_chunk_of_a_file_is_in_memory(distilled, tmp_path):
             alive.append(len(texts))
             return distilled.specificity(texts, **options)
 
-    scores = scoring.score_into(tmp_path / "out.csv", Counting(), Source(str(source)))
-    assert alive == [scoring.CHUNK] * 3
-    assert (scores.sentences, scores.kept, len(scores.ends)) == (3 * scoring.CHUNK, 3 * scoring.CHUNK, 6)
+    scores = scoring.score_into(tmp_path / "out.csv", Counting(), sentences(str(source)))
+    assert alive == [scoring._CHUNK] * 3
+    assert (scores.sentences, scores.kept, len(scores.ends)) == (3 * scoring._CHUNK, 3 * scoring._CHUNK, 6)
 
 
 def test_a_run_that_fails_leaves_no_file(distilled, tmp_path):
     source = tmp_path / "in.txt"
-    source.write_text("the dog runs\n" * (2 * scoring.CHUNK))
+    source.write_text("the dog runs\n" * (2 * scoring._CHUNK))
 
     class Failing:
         calls = 0
@@ -311,11 +311,11 @@ def test_a_run_that_fails_leaves_no_file(distilled, tmp_path):
             return distilled.specificity(texts, **options)
 
     with pytest.raises(Sen2ProError, match="no"):
-        scoring.score_into(tmp_path / "out.csv", Failing(), Source(str(source)))
+        scoring.score_into(tmp_path / "out.csv", Failing(), sentences(str(source)))
     empty = tmp_path / "empty.txt"
     empty.write_text("")
     with pytest.raises(Sen2ProError, match=r"no sentences in .*empty.txt"):
-        scoring.score_into(tmp_path / "out.csv", distilled, Source(str(empty)))
+        scoring.score_into(tmp_path / "out.csv", distilled, sentences(str(empty)))
     assert {path.name for path in tmp_path.iterdir()} == {"in.txt", "empty.txt"}
 
 

@@ -24,7 +24,8 @@ from sen2pro.calibration.hits import SearchConfidence
 from sen2pro.calibration.saving import FILE, SEARCH_FILE
 from sen2pro.estimation import specificity
 from sen2pro.io import documents
-from sen2pro.io.pairs import PairSource
+from sen2pro.io.inputs import Pair, Reader
+from sen2pro.io.inputs import pairs as read_pairs
 
 
 def forged_document(data: bytes, rng: Random) -> bytes:
@@ -199,11 +200,11 @@ class Pairs(Family):
         path.write_bytes(case.data)
         labelled = case.options["labelled"]
 
-        def source() -> PairSource:
-            return PairSource(str(path), labelled=labelled, longest_line=LONGEST)
+        def source() -> Reader[Pair]:
+            return read_pairs(str(path), with_labels=labelled, longest_line=LONGEST)
 
         records = records_of(source)
-        pairs = [pair for chunk in source().pairs(2) for pair in chunk]
+        pairs = [pair for chunk in source().chunks(2) for pair in chunk]
         if [pair.text for pair in pairs] != [record.text for record in records]:
             raise Wrong("pairs in chunks are others than pairs one by one")
         for pair in pairs:

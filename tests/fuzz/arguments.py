@@ -20,7 +20,7 @@ from sen2pro.cli.app import app
 from sen2pro.cli.options import parse_samples
 from sen2pro.distances import METRICS
 from sen2pro.io.gaussians import read
-from sen2pro.io.sentences import Source
+from sen2pro.io.inputs import sentences
 
 NUMBERS = (0.0, -0.0, 1.0, -1.0, 0.5, 1e-45, 1e-38, 1e-20, 1e15, 1e19, 1e30, 3e38, -3e38, float("nan"), float("inf"))
 FINITE = tuple(number for number in NUMBERS if np.isfinite(number))
@@ -235,7 +235,7 @@ class Commands(Family):
         found = read(output)
         skip = "--skip-blank" in case.options["arguments"]
         column = _given(case.options["arguments"], "--column")
-        if len(found.gaussian) != len(records_of(lambda: Source(str(path), column, skip_blank=skip))):
+        if len(found.gaussian) != len(records_of(lambda: sentences(str(path), column, skip_blank=skip))):
             raise Wrong("not every sentence was encoded")
         return found.gaussian
 

@@ -21,7 +21,7 @@ from fuzz.mutations import odd_value, rewritten, spelled, spoiled
 from sen2pro import Gaussian, Sen2Pro, Whitening
 from sen2pro.classification import Sen2ProClassifier
 from sen2pro.classification import saving as classifier_files
-from sen2pro.encoder.trust import check_folder
+from sen2pro.encoder.find import check_folder
 from sen2pro.errors import has_surrogates
 from sen2pro.estimation.head import CONFIG, TENSORS, Head
 from sen2pro.io import documents

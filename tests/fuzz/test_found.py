@@ -14,7 +14,7 @@ from test_arguments import BATCH, Broken
 from fuzz import originals
 from sen2pro import Gaussian, Sen2Pro, Sen2ProError, Whitening
 from sen2pro.estimation.head import Head
-from sen2pro.io.sentences import Source
+from sen2pro.io.inputs import sentences
 
 
 def flipped(data, place=-3):
@@ -32,13 +32,13 @@ def flipped(data, place=-3):
 def test_an_archive_that_is_none_is_refused(tmp_path, name, data):
     (tmp_path / name).write_bytes(data)
     with pytest.raises(Sen2ProError, match="is not a whole (gzip|xz) file"):
-        Source(str(tmp_path / name)).count()
+        sentences(str(tmp_path / name)).count()
 
 
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        ({"text": pa.array([["the dog"]])}, "the column 'text' holds list<.*>, not a single value"),  # KeyError
+        ({"text": pa.array([["the dog"]])}, "the column 'text' holds list<.*>, not single values"),  # KeyError
         ({"text": pa.array([{"a": 1}])}, "the column 'text' holds struct"),  # KeyError
         ({"text": pa.array(["a"]), "id": pa.array([2**62], pa.timestamp("us"))}, "row 1: a value that cannot be read"),
         ({"text": pa.array(["a"]), "id": pa.array([2**30], pa.date32())}, "row 1: a value that cannot be read"),
@@ -46,7 +46,7 @@ def test_an_archive_that_is_none_is_refused(tmp_path, name, data):
 )
 def test_columns_without_texts_are_refused(tmp_path, columns, message):
     pq.write_table(pa.table(columns), tmp_path / "a.parquet")
-    source = Source(str(tmp_path / "a.parquet"), id_column="id" if "id" in columns else None)
+    source = sentences(str(tmp_path / "a.parquet"), id_column="id" if "id" in columns else None)
     for read in (source.count, lambda: list(source)):
         with pytest.raises(Sen2ProError, match=message):
             read()
@@ -54,8 +54,8 @@ def test_columns_without_texts_are_refused(tmp_path, columns, message):
 
 def test_a_column_of_parquet_that_stands_there_twice_is_refused(tmp_path):  # KeyError
     pq.write_table(pa.Table.from_arrays([pa.array(["a"])] * 2, names=["text", "text"]), tmp_path / "a.parquet")
-    with pytest.raises(Sen2ProError, match="the column 'text' stands there more than once"):
-        Source(str(tmp_path / "a.parquet")).count()
+    with pytest.raises(Sen2ProError, match="the column 'text' occurs more than once"):
+        sentences(str(tmp_path / "a.parquet")).count()
 
 
 def test_more_gaussians_than_a_file_says_are_refused(tmp_path, monkeypatch):  # ValueError
@@ -69,13 +69,14 @@ def test_more_gaussians_than_a_file_says_are_refused(tmp_path, monkeypatch):  # 
 def test_a_line_cannot_be_allowed_to_be_of_any_length(tmp_path):  # OverflowError
     (tmp_path / "a.csv").write_text("text\nthe dog\n")
     with pytest.raises(Sen2ProError, match="longest_line must be a whole number between 1 and"):
-        Source(str(tmp_path / "a.csv"), longest_line=10**30)
+        sentences(str(tmp_path / "a.csv"), longest_line=10**30)
 
 
 @pytest.mark.parametrize("path", ["a" * 5000, "a" * 256, "a/" * 3000])
 def test_a_name_that_no_file_can_have_is_refused(tiny, path):  # OSError
-    takers = (Gaussian.load, BATCH.save, Head.load, Sen2Pro, Source)
-    for function in (*takers, lambda name: Sen2Pro(tiny.encoder.source, tokenizer=tiny.encoder.tokenizer, head=name)):
+    takers = (Gaussian.load, BATCH.save, Head.load, Sen2Pro, sentences)
+    own = tiny.encoder.transformers
+    for function in (*takers, lambda name: Sen2Pro(own.source, tokenizer=own.source_tokenizer, head=name)):
         with pytest.raises(Sen2ProError, match="no file system has names this long: 'a"):
             function(path)
 
@@ -83,7 +84,7 @@ def test_a_name_that_no_file_can_have_is_refused(tiny, path):  # OSError
 def test_a_message_does_not_grow_with_the_file(tmp_path):  # a message of megabytes
     (tmp_path / "a.csv").write_text("a" * 1_000_000 + ",b\nx,y\n")
     with pytest.raises(Sen2ProError, match="letters left out") as caught:
-        Source(str(tmp_path / "a.csv")).count()
+        sentences(str(tmp_path / "a.csv")).count()
     assert len(str(caught.value)) < 2100
 
 

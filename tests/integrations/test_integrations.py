@@ -22,7 +22,7 @@ from sentence_transformers.sentence_transformer.evaluation import (
 from sentence_transformers.util import semantic_search
 
 from sen2pro import Sen2Pro
-from sen2pro.encoder.resolve import resolve
+from sen2pro.encoder.find import resolve
 from sen2pro.errors import Sen2ProError
 from sen2pro.integrations.adapter import GaussianArrays
 from sen2pro.integrations.mteb import MTEBModel

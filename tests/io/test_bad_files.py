@@ -4,6 +4,7 @@ import gzip
 import json
 import lzma
 import shutil
+import tracemalloc
 from contextlib import suppress
 
 import numpy as np
@@ -14,10 +15,9 @@ from labelled_texts import LABELS, TEXTS
 from test_cli import run
 
 from sen2pro import Sen2Pro, Sen2ProError
-from sen2pro.cli.classify import LabelledSource
 from sen2pro.io import documents
-from sen2pro.io.sentences import Source
-from sen2pro.io.text import lines, open_binary
+from sen2pro.io.inputs import Reader, labelled, sentences
+from sen2pro.io.rows import lines, open_binary
 
 
 def in_file(path, content):
@@ -42,7 +42,7 @@ def test_a_flipped_byte_in_compressed_data_is_told(tmp_path, suffix, pack):
         changed = bytearray(content)
         changed[place] ^= 0x10
         path = in_file(tmp_path / f"in.txt{suffix}", bytes(changed))
-        for read in (lambda p: read_all(Source(p)), read_lines):
+        for read in (lambda p: read_all(sentences(p)), read_lines):
             with suppress(Sen2ProError):
                 read(path)
                 told -= 1
@@ -67,7 +67,7 @@ def test_a_flipped_byte_in_compressed_data_is_told(tmp_path, suffix, pack):
 def test_hostile_json_lines(tmp_path, line, message):
     path = in_file(tmp_path / "in.jsonl", line + "\n")
     with pytest.raises(Sen2ProError, match=message):
-        list(Source(path, "text", "id"))
+        list(sentences(path, "text", "id"))
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_hostile_json_lines(tmp_path, line, message):
 def test_hostile_labels(tmp_path, label, message):
     path = in_file(tmp_path / "in.jsonl", f'{{"text": "a", "label": {label}}}\n')
     with pytest.raises(Sen2ProError, match=message):
-        LabelledSource(path, None, "label").read()
+        list(labelled(path, None, "label"))
 
 
 def test_a_line_that_would_fill_the_memory_is_refused_with_its_number(tmp_path):
@@ -95,22 +95,22 @@ def test_a_line_that_would_fill_the_memory_is_refused_with_its_number(tmp_path):
         for _ in range(20):
             file.write(b"a" * 1_000_000)
     with pytest.raises(Sen2ProError, match=r"in.txt.gz, line 2: longer than 10,000,000 bytes.*longest_line="):
-        Source(str(path)).count()
+        sentences(str(path)).count()
     with pytest.raises(Sen2ProError, match="line 1: longer than 3 bytes"):
-        Source(str(path), longest_line=3).count()
-    assert Source(str(path), longest_line=30_000_000).count() == 2
+        sentences(str(path), longest_line=3).count()
+    assert sentences(str(path), longest_line=30_000_000).count() == 2
 
 
 def test_an_open_quote_does_not_swallow_the_file(tmp_path):
     path = in_file(tmp_path / "in.csv", 'text\n"open\n' + "more\n" * 1000)
     with pytest.raises(Sen2ProError, match="line 2: field larger than field limit"):
-        Source(path, longest_line=1000).count()
+        sentences(path, longest_line=1000).count()
 
 
 def test_a_long_text_of_a_parquet_file_is_refused(tmp_path):
     pq.write_table(pa.table({"text": ["short", "a" * 5000]}), tmp_path / "in.parquet")
     with pytest.raises(Sen2ProError, match="rows 1 to 2: a text is longer than 4,000 bytes"):
-        Source(str(tmp_path / "in.parquet"), longest_line=4000).count()
+        sentences(str(tmp_path / "in.parquet"), longest_line=4000).count()
 
 
 def invalid_utf8(values):
@@ -119,8 +119,8 @@ def invalid_utf8(values):
 
 def test_text_of_a_parquet_file_that_is_not_utf8_is_refused_with_its_row(tmp_path):
     pq.write_table(pa.table({"text": invalid_utf8([b"fine", b"caf\xe9"])}), tmp_path / "in.parquet")
-    for source in (Source(str(tmp_path / "in.parquet")), Source(str(tmp_path / "in.parquet"), skip_blank=True)):
-        for read in (Source.count, read_all):
+    for source in (sentences(str(tmp_path / "in.parquet")), sentences(str(tmp_path / "in.parquet"), skip_blank=True)):
+        for read in (Reader.count, read_all):
             with pytest.raises(Sen2ProError, match="in.parquet.*not UTF-8|'utf-8' codec"):
                 read(source)
 
@@ -130,20 +130,19 @@ def test_a_schema_that_is_not_utf8_is_refused(tmp_path):
     pq.write_table(pa.table({"text": ["a"], "strange": ["b"]}), path, store_schema=False)
     path.write_bytes(path.read_bytes().replace(b"strange", b"str\xffnge"))
     with pytest.raises(Sen2ProError, match="is not a whole Parquet file"):
-        read_all(Source(str(path), "text"))
+        read_all(sentences(str(path), "text"))
 
 
-def test_a_small_parquet_file_of_many_rows_is_counted_at_once(tmp_path, monkeypatch):
-    """A file of some kilobytes can hold millions of rows: those that repeat are looked at once."""
+def test_a_small_parquet_file_of_many_rows_is_counted_without_filling_the_memory(tmp_path):
+    """A file of some kilobytes can hold millions of rows: texts that repeat are decoded once."""
     rows = 300_000
-    text = pa.DictionaryArray.from_arrays(pa.array(np.zeros(rows, np.int32)), pa.array(["the same"]))
+    text = pa.DictionaryArray.from_arrays(pa.array(np.zeros(rows, np.int32)), pa.array(["the same " * 1000]))
     pq.write_table(pa.table({"text": text}), tmp_path / "in.parquet")
-    assert (tmp_path / "in.parquet").stat().st_size < 10_000
-    looked = []
-    inside = Source._record
-    monkeypatch.setattr(Source, "_record", lambda self, *about: looked.append(about) or inside(self, *about))
-    assert Source(str(tmp_path / "in.parquet")).count() == rows
-    assert len(looked) < 100
+    assert (tmp_path / "in.parquet").stat().st_size < 30_000
+    tracemalloc.start()
+    assert sentences(tmp_path / "in.parquet").count() == rows
+    assert tracemalloc.get_traced_memory()[1] < 20e6
+    tracemalloc.stop()
 
 
 def test_blank_and_missing_rows_are_still_found_where_texts_repeat(tmp_path):
@@ -152,8 +151,8 @@ def test_blank_and_missing_rows_are_still_found_where_texts_repeat(tmp_path):
         texts[4999] = bad
         pq.write_table(pa.table({"text": texts}), tmp_path / "in.parquet")
         with pytest.raises(Sen2ProError, match=message):
-            Source(str(tmp_path / "in.parquet")).count()
-    assert Source(str(tmp_path / "in.parquet"), skip_blank=True).count() == 5999
+            sentences(str(tmp_path / "in.parquet")).count()
+    assert sentences(str(tmp_path / "in.parquet"), skip_blank=True).count() == 5999
 
 
 SETTINGS = [b"", b"null", b'"a"', b"[]", b"3", b"{", b"\xff\xfe", b"[" * 100_000, b'{"a": 1}', b'{"version": 1}']
@@ -214,7 +213,7 @@ def test_models_of_older_versions_load(tiny, tmp_path):
 
 
 def test_a_path_with_a_nul_is_a_clear_error(tmp_path, tiny):
-    for use in (Source, Sen2Pro, Sen2Pro.load, tiny.save):
+    for use in (sentences, Sen2Pro, Sen2Pro.load, tiny.save):
         with pytest.raises(Sen2ProError, match="cannot hold a NUL"):
             use("a\0b")
     result = run("encode", "a\0b", tmp_path / "out.parquet")

@@ -66,7 +66,7 @@ def test_ids_and_other_columns_are_kept(model, tmp_path):
     ("columns", "keep", "message"),
     [
         ([{"a": 1}, {"a": "x"}], ["a"], "one type in all files"),
-        ([{"a": [1]}], ["a"], "metadata is text, number or truth"),
+        ([{"a": [1]}], ["a"], "metadata must be a text, number or boolean"),
         ([{"a": 2**70}], ["a"], "more than 64 bits"),
         ([{"mean": 1}], ["mean"], "the output has one of its own"),
     ],

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sen2pro import Sen2Pro, Sen2ProWarning
+from sen2pro.encoder.backend import whole_words
 from sen2pro.encoder.encoder import Encoder
-from sen2pro.encoder.vocabulary import whole_words
 from sen2pro.sampling.edits import OPERATIONS, edit, is_unspaced
 
 VOCABULARY = ["alpha", "beta", "gamma"]

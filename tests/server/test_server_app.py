@@ -17,11 +17,11 @@ pytest.importorskip("fastapi", reason="the server's packages are not installed: 
 from sen2pro import Sen2Pro
 from sen2pro.classification import Sen2ProClassifier
 from sen2pro.search import Index
-from sen2pro.server import Keys, Serving, bodies, requests
+from sen2pro.server import Keys, Serving, requests
 from sen2pro.server.app import create_app
 from sen2pro.server.engine import Engine
 from sen2pro.server.http_errors import RequestError
-from sen2pro.server.routes import search_and_classify
+from sen2pro.server.routes import own
 
 LONG = "the man plays the guitar " * 100
 FITS = "the man plays the guitar " * 40  # into the network
@@ -182,8 +182,8 @@ def test_the_texts_of_hits_and_the_probabilities_of_classes_are_limited(model, m
     index = Index.build(model, ["It rains.", "I like tea."])
     classifier = Sen2ProClassifier(model).fit(TEXTS, LABELS)
     app = create_app(Engine(model, index, classifier))
-    monkeypatch.setattr(search_and_classify, "_MOST_CHARACTERS", 100)
-    monkeypatch.setattr(search_and_classify, "_MOST_PROBABILITIES", 3 * len(set(LABELS)))
+    monkeypatch.setattr(own, "_MOST_CHARACTERS", 100)
+    monkeypatch.setattr(own, "_MOST_PROBABILITIES", 3 * len(set(LABELS)))
 
     async def use(_):
         return [
@@ -223,14 +223,14 @@ def test_a_request_that_waits_for_its_tokens_is_given_up_at_its_deadline(model, 
 def test_only_values_outside_of_texts_are_counted(texts):
     body = json.dumps({"input": texts}).encode()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(bodies, "MOST_PARTS", 0)
-        patch.setattr(bodies, "MOST_VALUES", len(texts))
-        bodies.check_amount(body, 3)  # the object, its field and its list
+        patch.setattr(requests, "MOST_PARTS", 0)
+        patch.setattr(requests, "MOST_VALUES", len(texts))
+        requests.check_amount(body, 3)  # the object, its field and its list
         with pytest.raises(RequestError, match="2 lists and fields, not 3"):
-            bodies.check_amount(body, 2)
-        patch.setattr(bodies, "MOST_VALUES", len(texts) - 1)
+            requests.check_amount(body, 2)
+        patch.setattr(requests, "MOST_VALUES", len(texts) - 1)
         with pytest.raises(RequestError, match=f"{len(texts) - 1} values, not {len(texts)}"):
-            bodies.check_amount(body, 3)
+            requests.check_amount(body, 3)
 
 
 def test_bodies_of_all_requests_together_are_limited(app):

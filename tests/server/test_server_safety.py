@@ -21,7 +21,7 @@ from server_process import running
 
 from sen2pro import Sen2Pro
 from sen2pro.cli.app import app
-from sen2pro.encoder.resolve import resolve
+from sen2pro.encoder.find import resolve
 from sen2pro.errors import Sen2ProError
 from sen2pro.server import Keys, Serving
 

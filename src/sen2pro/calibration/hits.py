@@ -19,7 +19,7 @@ from sen2pro.calibration.search_features import EXTRAS, Extras, Hits, check_hits
 from sen2pro.calibration.search_fitting import better, choose_both, fit_later, judged
 from sen2pro.calibration.search_report import SearchReport, compared
 from sen2pro.errors import Sen2ProError, short_repr
-from sen2pro.io.text import check_path
+from sen2pro.io.atomic import check_path
 from sen2pro.signature import Signature
 from sen2pro.validation import Array64, check_whole
 

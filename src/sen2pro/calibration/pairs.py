@@ -23,7 +23,7 @@ from sen2pro.calibration.guarantee import Rule
 from sen2pro.calibration.matches import Matches, far_pairs, pair_digest, verdicts
 from sen2pro.errors import Sen2ProError, Sen2ProWarning, short_repr
 from sen2pro.gaussian import Gaussian
-from sen2pro.io.text import check_path
+from sen2pro.io.atomic import check_path
 from sen2pro.model import Sen2Pro
 from sen2pro.signature import MATTERS, Signature
 from sen2pro.validation import Array64, as_list, check_sentences, parse_fraction

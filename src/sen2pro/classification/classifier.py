@@ -22,7 +22,7 @@ from sen2pro.classification.labels import check_classes, check_labels, to_number
 from sen2pro.classification.training import FineTuning, Part, fine_tuned
 from sen2pro.errors import HeadMissing, Sen2ProError, one_of, short_repr
 from sen2pro.gaussian import Gaussian
-from sen2pro.io.text import check_path
+from sen2pro.io.atomic import check_path
 from sen2pro.model import Sen2Pro
 from sen2pro.progress import Show
 from sen2pro.settings import DEFAULT_MODEL, METHODS, WITHOUT_SAMPLES, Settings, check_method

@@ -16,7 +16,7 @@ from sen2pro.classification.choosing import Choice
 from sen2pro.classification.heads import FEATURES, HEADS, Scaling, Weights
 from sen2pro.classification.labels import check_labels
 from sen2pro.classification.training import FineTuning
-from sen2pro.encoder.resolve import OWN_NAMES
+from sen2pro.encoder.find import OWN_NAMES
 from sen2pro.errors import Sen2ProError, short_repr
 from sen2pro.estimation.whitening import find_whitening
 from sen2pro.io import bundle, documents, tensors

@@ -22,6 +22,7 @@ from torch import Tensor, nn
 
 from sen2pro.classification.checkpoints import Checkpoint
 from sen2pro.classification.choosing import C_VALUES, Choice, Fold, choose
+from sen2pro.encoder.backend import Keys
 from sen2pro.errors import Sen2ProError
 from sen2pro.gaussian import Gaussian
 from sen2pro.model import Sen2Pro
@@ -112,7 +113,7 @@ class Trainer:
         self.model, self.settings, self.seed = model, settings, int(seed)
         self.checkpoint: Checkpoint | None = None
         self._last: int | None = None  # the step by which the learning rate has fallen to nothing
-        self._trained = [p for p in model.encoder.network.parameters() if p.requires_grad]
+        self._trained = [p for p in model.encoder.transformers.network.parameters() if p.requires_grad]
         self.optimizer = torch.optim.AdamW(self._trained, lr=settings.rate, weight_decay=settings.weight_decay)
 
     def run(self, train: Part, judges: Part, classes: int, show: Show = None) -> int:
@@ -182,17 +183,18 @@ class Trainer:
 
     def _sample(self, texts: list[str], source: str, number: int, seed: int) -> Tensor:
         encoder, prompt = self.model.encoder, self.model.encoder.prompt(None, None)
+        tokens = encoder.tokenize(texts, prompt)
         if source == "data":
-            texts = [edit(encoder.seen(text, prompt), self.model.vocabulary, seed, number) for text in texts]
-        tokens, skipped = encoder.tokens([prompt + text for text in texts]), encoder.prompt_length(prompt)
+            edited = [edit(text, self.model.vocabulary, seed, number) for text in tokens.seen]
+            tokens = encoder.tokenize(edited, prompt)
         # A network that looks at padding takes sentences of one length.
-        lengths = [0 if encoder.may_pad else len(each) for each in tokens]
+        lengths = [0 if encoder.may_pad else len(ids) for ids in tokens.ids]
         order, parts = sorted(range(len(tokens)), key=lengths.__getitem__), []
         for _, rows in groupby(order, key=lengths.__getitem__):
-            batch = [tokens[row] for row in rows]
-            numbers = [number] * len(batch) if source == "model" else None
+            batch = tokens.rows(rows)
+            keys = Keys(seed, [number] * len(batch)) if source == "model" else None
             with torch.autocast(encoder.device.type, torch.bfloat16, enabled=encoder.device.type == "cuda"):
-                parts.append(encoder.forward(batch, numbers, seed, skipped, gradient=True).float())
+                parts.append(encoder.transformers.forward(batch, keys, gradient=True)[0].float())
         vectors = torch.cat(parts)[np.argsort(order)]
         return nn.functional.normalize(vectors, dim=1) if self.model.normalize else vectors
 
@@ -210,7 +212,9 @@ class Trainer:
         about: list[Any] = [SCHEME, str(self.model.signature()), numbers, self.seed, self._last]
         about += [[part.texts, part.labels.tolist()] for part in (train, judges)]
         fingerprint = hashlib.sha256(json.dumps(about).encode()).hexdigest()[:16]
-        return Checkpoint(self.model.encoder.network, self.optimizer, self.settings.checkpoints, fingerprint)
+        return Checkpoint(
+            self.model.encoder.transformers.network, self.optimizer, self.settings.checkpoints, fingerprint
+        )
 
 
 def pair_loss(vectors: Tensor, labels: Tensor) -> Tensor:
@@ -301,7 +305,7 @@ def _own_copy(classifier: Sen2ProClassifier) -> tuple[Sen2Pro, bool]:
     if model.whitening or model.encoder.truncate_dim:
         raise Sen2ProError("an encoder with a whitening or with cut dimensions cannot be fine-tuned")
     if model is given:
-        own = {"model": copy.deepcopy(model.encoder.source), "tokenizer": model.encoder.tokenizer}
+        own = {"model": copy.deepcopy(model.encoder.source), "tokenizer": model.encoder.transformers.source_tokenizer}
         model = Sen2Pro.from_settings(model.settings.changed(**own, method="sampling", head=None))
     return model, method != "sampling"
 
@@ -309,10 +313,10 @@ def _own_copy(classifier: Sen2ProClassifier) -> tuple[Sen2Pro, bool]:
 def _learn_one_pass(model: Sen2Pro, texts: list[str], show: Show) -> None:
     """Fit a head for one pass on the sentences at hand and edited copies of them; without enough, keep on sampling."""
     chosen = [texts[i] for i in _evenly(np.arange(len(texts)), _CORPUS)]
-    corpus, vocabulary = dict.fromkeys(chosen), model.vocabulary
+    corpus, vocabulary, seen = dict.fromkeys(chosen), model.vocabulary, model.encoder.tokenize(chosen).seen
     for number in range(_CORPUS):
         if len(corpus) >= _CORPUS:
             break
-        corpus |= dict.fromkeys(edit(model.encoder.seen(text), vocabulary, model.seed, number) for text in chosen)
+        corpus |= dict.fromkeys(edit(text, vocabulary, model.seed, number) for text in seen)
     if len(corpus) >= _CORPUS:
         model.distill(list(corpus)[:_CORPUS], samples=_TEACHER, show_progress_bar=show, verbose=False)

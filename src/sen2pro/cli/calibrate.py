@@ -10,15 +10,15 @@ from typer import Argument, Option
 from sen2pro.cli import options
 from sen2pro.cli.terminal import Console
 from sen2pro.errors import Sen2ProError
-from sen2pro.io.pairs import PairSource
-from sen2pro.io.text import LONGEST_LINE, check_path
+from sen2pro.io.atomic import check_path
+from sen2pro.io.inputs import pairs as read_pairs
+from sen2pro.io.rows import LONGEST_LINE
 
 if TYPE_CHECKING:
     from sen2pro.calibration import MatchConfidence
 
 PICTURE = "reliability.png"
 _PRECISIONS = (0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
-_CHUNK = 4096  # pairs read at once
 
 
 @options.with_settings(without=("method", "precision"))
@@ -42,9 +42,7 @@ def calibrate(
     target = check_path(folder)
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise Sen2ProError(f"{target} is not an empty folder; name a new one")
-    found = [
-        pair for chunk in PairSource(pairs, labelled=True, longest_line=longest_line).pairs(_CHUNK) for pair in chunk
-    ]
+    found = list(read_pairs(pairs, with_labels=True, longest_line=longest_line))
     from sen2pro.calibration import MatchConfidence
 
     with options.notes() as gathered:

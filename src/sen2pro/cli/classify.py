@@ -17,10 +17,10 @@ from typer import Argument, Option, Typer
 from sen2pro.cli import options
 from sen2pro.cli.terminal import Console
 from sen2pro.cli.workers import Restart, Workers, encode_first, notes_of
-from sen2pro.errors import Sen2ProError, join_names, short_repr
-from sen2pro.io.atomic import replacing
-from sen2pro.io.sentences import Record, Source
-from sen2pro.io.text import LONGEST_LINE, check_path
+from sen2pro.errors import Sen2ProError, join_names
+from sen2pro.io.atomic import check_path, replacing
+from sen2pro.io.inputs import Labelled, Reader, Record, labelled, sentences
+from sen2pro.io.rows import LONGEST_LINE
 from sen2pro.progress import progress
 
 if TYPE_CHECKING:
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from sen2pro.jobs import Summary
     from sen2pro.validation import Array64, Labels
 
-Label = tuple[str | int, str]  # and where it stands first
 _CHUNK = 256  # sentences in memory at once
 _MEANING = {
     "mean": "the centre of each sentence's distribution",
@@ -50,69 +49,43 @@ _Encoder = Annotated[
 app = Typer(no_args_is_help=True, rich_markup_mode=None, help="Classify sentences from a handful of labelled ones.")
 
 
-class LabelledSource(Source):
-    """Sentences with their labels as ids; `labels` has each label that was read, by its text.
-
-    Labels are texts, without the space around them; in JSONL and Parquet also whole numbers and truth values.
-    """
-
-    _id_option = "label_column"
-    _blank = "the sentence is empty or blank; leave the row out"
-
-    def __init__(self, path: str, column: str | None, label: str, *, longest_line: int = LONGEST_LINE) -> None:
-        super().__init__(path, column, label, longest_line=longest_line)
-        self.labels: dict[str, Label] = {}
-
-    def read(self) -> tuple[list[str], list[str | int]]:
-        """Return all sentences and their labels."""
-        records = list(self)
-        if not records:
-            raise _nothing_in(self)
-        return [record.text for record in records], [self.labels[str(record.id)][0] for record in records]
-
-    def check_classes(self, labels: Sequence[str | int], *, choose: bool) -> None:
-        """Refuse labels from which nothing can be learned: one class, or one example where settings are chosen."""
-        counts = Counter(map(str, labels))
-        if len(counts) < 2:
-            raise self._wrong("", f"all {len(labels)} labels are {labels[0]!r}; it takes two classes to tell apart")
-        single = [name for name, count in counts.items() if count == 1 and choose]
-        why = "settings are chosen by cross-validation, which takes at least 2 of each class"
-        remedy = "add one, leave the class out, or give a file to choose by with --validation"
-        self._refuse(single, "class", "has one example", f"{why}: {remedy}")
-
-    def check_known(self, classes: Collection[str]) -> None:
-        """Refuse labels that are none of the classes."""
-        unknown = [name for name in self.labels if name not in classes]
-        remedy = "Correct it, leave such rows out, or train with examples of it"
-        known = f"the classes are: {join_names(list(classes))}. {remedy}"
-        self._refuse(unknown, "label", "was never seen in training", known)
-
-    def _refuse(self, names: list[str], kind: str, what: str, remedy: str) -> None:
-        if names:
-            (first, place), *more = [self.labels[name] for name in names]
-            others = f" (also: {join_names([value for value, _ in more])})" if more else ""
-            raise self._wrong(place, f"{kind} {first!r} {what}{others}; {remedy}")
-
-    def _from_row(self, place: str, row: dict[str, Any]) -> Record:
-        self._column(list(row), place)
-        name = str(self.id_column)
-        label = row[name].strip() if isinstance(row[name], str) else row[name]
-        if label is None or label == "":
-            raise self._wrong(place, f"there is no label in column {name!r}; leave the row out")
-        if not isinstance(label, (str, int)) or (isinstance(label, int) and abs(label) >= 1 << 63):
-            raise self._wrong(
-                place, f"the label is neither a text nor a whole number of 64 bits but {short_repr(label)}"
-            )
-        first, where = next(iter(self.labels.values()), (label, place))
-        if type(label) is not type(first):
-            both = f"{label!r} here, {first!r} on {where}"
-            raise self._wrong(place, f"labels of mixed types: {both}; turn all into texts or all into whole numbers")
-        self.labels.setdefault(str(label), (label, place))
-        return super()._from_row(place, {**row, name: label})
+def _read(source: Reader[Labelled]) -> list[Labelled]:
+    found = list(source)
+    if not found:
+        raise _nothing_in(source)
+    return found
 
 
-def _nothing_in(source: Source) -> Sen2ProError:
-    return Sen2ProError(f"there are no sentences in {'standard input' if source.path == '-' else source.path}")
+def _check_classes(source: Reader[Labelled], found: Sequence[Labelled], *, choose: bool) -> None:
+    """Refuse labels from which nothing can be learned: one class, or one example where settings are chosen."""
+    counts = Counter(str(each.label) for each in found)
+    if len(counts) < 2:
+        raise Sen2ProError(
+            f"{source.name}: all {len(found)} labels are {found[0].label!r}; it takes two classes to tell apart"
+        )
+    why = "settings are chosen by cross-validation, which takes at least 2 of each class"
+    remedy = "add one, leave the class out, or give a file to choose by with --validation"
+    single = [each for each in found if counts[str(each.label)] == 1 and choose]
+    _refuse(source, single, "class", "has one example", f"{why}: {remedy}")
+
+
+def _check_known(source: Reader[Labelled], found: Sequence[Labelled], classes: Collection[str]) -> None:
+    """Refuse labels that are none of the classes."""
+    unknown = {str(each.label): each for each in reversed(found) if str(each.label) not in classes}
+    remedy = "Correct it, leave such rows out, or train with examples of it"
+    known = f"the classes are: {join_names(list(classes))}. {remedy}"
+    _refuse(source, list(unknown.values())[::-1], "label", "was never seen in training", known)
+
+
+def _refuse(source: Reader[Labelled], rows: list[Labelled], kind: str, what: str, remedy: str) -> None:
+    if rows:
+        first, *more = rows
+        others = f" (also: {join_names([each.label for each in more])})" if more else ""
+        raise Sen2ProError(f"{source.name}, {first.place}: {kind} {first.label!r} {what}{others}; {remedy}")
+
+
+def _nothing_in(source: Reader[Any]) -> Sen2ProError:
+    return Sen2ProError(f"there are no sentences in {source.name}")
 
 
 @app.command()
@@ -148,15 +121,16 @@ def train(
         raise Sen2ProError(f"--C is a number above 0, not {C:g}; leave it out to have it chosen")
     if epochs is not None and not finetune:
         raise Sen2ProError("--epochs is for the training of the encoder; give --finetune too, or leave it out")
-    source = LabelledSource(data, column, label_column, longest_line=longest_line)
-    texts, labels = source.read()
-    source.check_classes(labels, choose=validation is None)
+    source = labelled(data, column, label_column, longest_line=longest_line)
+    found = _read(source)
+    texts, labels = [each.text for each in found], [each.label for each in found]
+    _check_classes(source, found, choose=validation is None)
     held_out = None
     if validation:
-        other = LabelledSource(validation, column, label_column, longest_line=longest_line)
-        held_out = other.read()
-        other.check_known(source.labels)
-        held_out = held_out[0], [source.labels[str(name)][0] for name in held_out[1]]  # of the type to train on
+        other = labelled(validation, column, label_column, longest_line=longest_line)
+        rows, known = _read(other), {str(label): label for label in labels}
+        _check_known(other, rows, known)
+        held_out = [each.text for each in rows], [known[str(each.label)] for each in rows]  # of the type to train on
     from sen2pro.classification import FineTuning, Sen2ProClassifier
     from sen2pro.classification.training import FEWEST_JUDGES
 
@@ -199,7 +173,7 @@ def _classifier(folder: str, model: str | None) -> Sen2ProClassifier:
 
 
 def _load(
-    folder: str, model: str | None, source: Source
+    folder: str, model: str | None, source: Reader[Record]
 ) -> tuple[Sen2ProClassifier, Iterator[tuple[list[Record], Array64]]]:
     """Return a classifier; and sentences, not more at once than fit in memory, with the probabilities of their classes.
 
@@ -304,7 +278,7 @@ def predict(
             _check_encoded(done.output, ids=ids)  # parts of an earlier run may be damaged
             predicted = _from_encoded(classifier, done.output)
         else:
-            classifier, predicted = _load(folder, model, Source(input, **reading))
+            classifier, predicted = _load(folder, model, sentences(input, **reading))
         total = _write(path, classifier.classes_.tolist(), predicted, ids=ids, overwrite=overwrite)
     Console().say(f"{total} sentence{'s' * (total != 1)} -> {output}")
     notes = [*options.together(gathered, total), *(notes_of(done) if done else ())]
@@ -349,21 +323,22 @@ def evaluate(
 
     Labels are compared as texts, so a CSV file will do for a classifier whose classes are numbers.
     """
-    source = LabelledSource(data, column, label_column, longest_line=longest_line)
-    classifier, predicted = _load(folder, model, source)
+    source = labelled(data, column, label_column, longest_line=longest_line)
+    found = _read(source)
+    classifier = _classifier(folder, model)
     import numpy as np
 
     names = [str(name) for name in classifier.classes_.tolist()]
     numbers = {name: i for i, name in enumerate(names)}
-    source.check_known(numbers)
-    truth: list[int] = []
+    _check_known(source, found, numbers)
+    truth = np.array([numbers[str(each.label)] for each in found])
     parts: list[Array64] = []
-    with options.notes() as gathered:
-        for chunk, probabilities in predicted:
-            source.check_known(numbers)  # of what can be read but once, they are seen only now
-            truth += [numbers[str(record.id)] for record in chunk]
-            parts.append(probabilities)
-    _print_measures(np.concatenate(parts), np.array(truth), names)
+    with options.notes() as gathered, progress(len(found), None, unit="sentences") as advance:
+        for start in range(0, len(found), _CHUNK):
+            texts = [each.text for each in found[start : start + _CHUNK]]
+            parts.append(classifier.predict_proba(texts, show_progress_bar=False))
+            advance(len(texts))
+    _print_measures(np.concatenate(parts), truth, names)
     options.report(options.together(gathered, len(truth)), classifier.signature_)
 
 

@@ -11,8 +11,8 @@ from sen2pro.cli import options
 from sen2pro.cli.terminal import Console
 from sen2pro.errors import Sen2ProError
 from sen2pro.io.atomic import replacing
-from sen2pro.io.sentences import Record, Source
-from sen2pro.io.text import LONGEST_LINE
+from sen2pro.io.inputs import Reader, Record, sentences
+from sen2pro.io.rows import LONGEST_LINE
 
 if TYPE_CHECKING:
     from sen2pro.search.duplicates import Duplicates
@@ -48,7 +48,7 @@ def dedup(
     A group is named by the id of the text that is kept. The probability is that of saying the same as that text.
     """
     path = options.check_output(output, (".csv", ".tsv", ".jsonl"), [input], overwrite=overwrite)
-    source = Source(input, column, id_column, skip_blank=skip_blank, longest_line=longest_line)
+    source = sentences(input, column, id_column, skip_blank=skip_blank, longest_line=longest_line)
     if input == "-":
         raise Sen2ProError("duplicates are looked for in a file, which is read twice; standard input is not one")
     number = source.count()
@@ -74,7 +74,7 @@ def dedup(
 
 
 def _write(
-    path: Path, source: Source, found: "Duplicates", kept_only: bool, *, overwrite: bool
+    path: Path, source: Reader[Record], found: "Duplicates", kept_only: bool, *, overwrite: bool
 ) -> dict[int, Record]:  # fmt: skip
     """Write the table, and return the records of the groups that are shown."""
     likes = {each.row: each for each in found.dropped}

@@ -8,8 +8,9 @@ from typer import Argument, Option
 from sen2pro.cli import options
 from sen2pro.cli.terminal import Console
 from sen2pro.errors import Sen2ProError
-from sen2pro.io.sentences import Source
-from sen2pro.io.text import LONGEST_LINE, check_path
+from sen2pro.io.atomic import check_path
+from sen2pro.io.inputs import sentences
+from sen2pro.io.rows import LONGEST_LINE
 
 
 @options.with_settings(without=("method", "head", "samples"))
@@ -34,7 +35,7 @@ def distill(
         raise Sen2ProError(f"{folder} is a file; give a folder")
     if (folder / CONFIG).exists():
         raise Sen2ProError(f"there is a head in {folder} already; give another folder, or delete it")
-    source = Source(corpus, column, skip_blank=True, longest_line=longest_line)
+    source = sentences(corpus, column, skip_blank=True, longest_line=longest_line)
     texts = list(dict.fromkeys(record.text for record in source))
     if len(texts) > limit:
         texts = random.Random(0).sample(texts, limit)

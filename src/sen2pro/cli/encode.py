@@ -9,7 +9,7 @@ from typer import Argument, Option
 from sen2pro.cli import options
 from sen2pro.cli.terminal import Console
 from sen2pro.cli.workers import Restart, Workers, notes_of
-from sen2pro.io.text import LONGEST_LINE
+from sen2pro.io.rows import LONGEST_LINE
 
 if TYPE_CHECKING:
     from sen2pro.jobs import Summary

@@ -12,8 +12,9 @@ from sen2pro.cli import options
 from sen2pro.cli.terminal import Console
 from sen2pro.cli.workers import Restart, Workers, encode_first, notes_of
 from sen2pro.errors import Sen2ProError, one_of
-from sen2pro.io.rows import DocumentSource
-from sen2pro.io.text import LONGEST_LINE, check_path
+from sen2pro.io.atomic import check_path
+from sen2pro.io.inputs import Reader, Record, sentences
+from sen2pro.io.rows import LONGEST_LINE
 
 if TYPE_CHECKING:
     from sen2pro.jobs import Summary
@@ -103,10 +104,10 @@ def index(
             done = until_saved.enter_context(run)
             made = Index.from_file(model, done.output, metadata=kept, **more)
         else:
-            source = DocumentSource(input, metadata=metadata or (), **reading)
+            source = sentences(input, keep=metadata or (), **reading)
             number = source.count()
             model = options.load(**settings)
-            columns = _Columns(source)
+            columns = _Columns(source, bool(id_column), bool(metadata))
             made = Index.build(
                 model, columns.texts(), ids=columns.ids() if id_column else None,
                 metadata=columns.metadata() if metadata else None, ranking=ranking or "cosine", total=number, **more,
@@ -157,18 +158,18 @@ def _check_folder(output: str, overwrite: bool) -> None:
 class _Columns:
     """The columns of a source as three iterators that are read side by side: a document is kept until all had it."""
 
-    def __init__(self, source: DocumentSource) -> None:
+    def __init__(self, source: Reader[Record], has_ids: bool, has_metadata: bool) -> None:
         self._documents: Any = iter(source)
         self._ids: list[Any] = []
         self._metadata: list[Any] = []
-        self._source = source
+        self._has_ids, self._has_metadata = has_ids, has_metadata
 
     def texts(self) -> Any:
         """Yield the texts; ids and metadata wait until they are asked for."""
         for document in self._documents:
-            if self._source.id_column:
+            if self._has_ids:
                 self._ids.append(document.id)
-            if self._source.metadata:
+            if self._has_metadata:
                 self._metadata.append(document.metadata)
             yield document.text
 

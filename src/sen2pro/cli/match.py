@@ -14,8 +14,8 @@ from sen2pro.cli import options
 from sen2pro.cli.terminal import Console
 from sen2pro.errors import Sen2ProError, Sen2ProWarning
 from sen2pro.io.atomic import replacing
-from sen2pro.io.pairs import PairSource
-from sen2pro.io.text import LONGEST_LINE
+from sen2pro.io.inputs import pairs as read_pairs
+from sen2pro.io.rows import LONGEST_LINE
 from sen2pro.progress import progress
 
 _CHUNK = 256  # pairs in memory at once
@@ -48,7 +48,7 @@ def match(
     Give the model and the settings that sen2pro calibrate had.
     """
     path = options.check_output(output, (".csv", ".tsv", ".jsonl"), [pairs], overwrite=overwrite)
-    source = PairSource(pairs, longest_line=longest_line)
+    source = read_pairs(pairs, longest_line=longest_line)
     number = source.count()
     if number == 0:
         raise Sen2ProError(f"there are no pairs in {pairs}")
@@ -66,7 +66,7 @@ def match(
             table = csv.writer(file, delimiter="\t" if suffix == ".tsv" else ",", lineterminator="\n")
             if suffix != ".jsonl":
                 table.writerow(_NAMES)
-            for chunk in source.pairs(_CHUNK):
+            for chunk in source.chunks(_CHUNK):
                 sides = [pair.text for pair in chunk], [pair.second for pair in chunk]
                 found = fitted.match(*sides, rule, uncovered=uncovered)
                 for pair, p, word in zip(chunk, found.probability.tolist(), found.verdict, strict=True):

@@ -18,7 +18,7 @@ import typer
 
 from sen2pro.cli.terminal import Console, in_flags
 from sen2pro.errors import HeadMissing, Sen2ProError, Sen2ProWarning, TruncationWarning, one_of
-from sen2pro.io.text import check_path
+from sen2pro.io.atomic import check_path
 from sen2pro.settings import Settings
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from sen2pro.cli import options
 from sen2pro.cli.terminal import Console, in_flags
 from sen2pro.errors import Sen2ProError, Sen2ProWarning
 from sen2pro.io.atomic import replacing
-from sen2pro.io.sentences import Source
+from sen2pro.io.inputs import Reader, Record, sentences
 from sen2pro.progress import progress
 
 _CHUNK = 256  # queries at once
@@ -53,7 +53,7 @@ def search(
     path = source = None
     if batch is not None:
         path = options.check_output(batch[1], (".csv", ".tsv", ".jsonl"), [batch[0]], overwrite=overwrite)
-        source = Source(batch[0], column)
+        source = sentences(batch[0], column)
         number = source.count()
     asked: dict[str, Any] = {
         "k": hits, "where": _where(where or []), "precision": precision, "certainty": certainty
@@ -122,7 +122,7 @@ def _show(results: list[Any]) -> None:
 
 
 def _into(
-    path: Any, index: Any, source: Source, asked: dict[str, Any], advance: Any, *, overwrite: bool
+    path: Any, index: Any, source: Reader[Record], asked: dict[str, Any], advance: Any, *, overwrite: bool
 ) -> tuple[int, int]:  # fmt: skip
     """Write the answers of a file of queries; return how many queries there were, and how many have an answer."""
     total = answered = 0

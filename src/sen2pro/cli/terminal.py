@@ -16,7 +16,7 @@ _CONTROL = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if
 # What turns the direction of the text that follows: it could make a line read as another one.
 _CONTROL |= {code: f"\\u{code:04x}" for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x200E, 0x200F)}
 _ARGUMENT = re.compile(r"\b([a-z][a-z_]+)=('[^']*'|\.\.\.|[\w.]+)")
-_COLUMNS = re.compile(r"unknown ((?:id_|label_)?column) in ")
+_COLUMNS = re.compile(r"unknown ((?:id_|label_)?column) (?=')")
 
 
 def printable(text: str) -> str:
@@ -35,7 +35,7 @@ def in_flags(text: str) -> str:
         name, value = match[1].replace("_", "-"), match[2].strip("'")
         return f"--{name}" if value in ("True", "...") else f"--no-{name}" if value == "False" else f"--{name} {value}"
 
-    text = _COLUMNS.sub(lambda match: f"unknown --{match[1].replace('_', '-')} in ", text)
+    text = _COLUMNS.sub(lambda match: f"unknown --{match[1].replace('_', '-')} ", text)
     return _ARGUMENT.sub(flag, text)
 
 

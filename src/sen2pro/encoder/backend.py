@@ -202,21 +202,28 @@ class Token(NamedTuple):
     start: int | None
     stop: int | None
 
+    @classmethod
+    def table(
+        cls, ids: Sequence[int], names: Sequence[str], added: Sequence[int], spans: Sequence[tuple[int, int]] | None
+    ) -> list[Token]:
+        """Return the tokens of a text from its columns; without `spans`, the places in the text are unknown."""
+        return [
+            cls(int(number), name, bool(special), *((None, None) if special or spans is None else spans[i]))
+            for i, (number, name, special) in enumerate(zip(ids, names, added, strict=True))
+        ]
+
 
 class TextTokenizer(Protocol):
     """A tokenizer, whichever library runs it."""
 
-    @property
-    def padding(self) -> int:
-        """The id of the padding token."""
-
-    @property
-    def size(self) -> int:
-        """One more than the greatest id."""
+    padding: int
+    """The id of the padding token."""
+    named: set[str]
+    """The special tokens that have a role, such as padding."""
 
     @property
     def special(self) -> set[str]:
-        """The tokens that stand for no text, padding for instance."""
+        """All tokens that stand for no text."""
 
     def numbers(self) -> dict[str, int]:
         """Return the id of each token."""
@@ -225,7 +232,7 @@ class TextTokenizer(Protocol):
         """Return the token ids of texts, special tokens included, not cut."""
 
     def cut(self, text: str, longest: int) -> tuple[Ids, list[tuple[int, int]] | None]:
-        """Return at most `longest` ids of a text, and the part of the text that each stands for, where it is known."""
+        """Return at most `longest` ids of a text, and the part of the text that each stands for, if known."""
 
     def pieces(self, text: str, *, special: bool) -> list[Token]:
         """Return the tokens of a text, not cut, with or without those that the tokenizer adds."""
@@ -233,12 +240,22 @@ class TextTokenizer(Protocol):
     def text(self, ids: Sequence[int]) -> str:
         """Return a text that has these tokens; special tokens are left out."""
 
+    def word(self, token: str) -> str:
+        """Return a token of the vocabulary as text."""
+
+    @property
+    def size(self) -> int:
+        """One more than the greatest id."""
+        return max(self.numbers().values(), default=-1) + 1
+
     def words(self) -> list[str]:
         """Return the whole words of the vocabulary, in the order of their ids."""
+        numbers = self.numbers()
+        return whole_words([t for t in sorted(numbers, key=numbers.__getitem__) if t not in self.named], self.word)
 
 
 def tokenize(
-    tokenizer: TextTokenizer, max_length: int, texts: Sequence[str], prompt: str, prompt_length: int
+    tokenizer: TextTokenizer, max_length: int, texts: Sequence[str], prompt: str = "", prompt_length: int = 0
 ) -> Tokens:
     """Return the tokens of texts: `Backend.tokenize` with any tokenizer."""
     every: list[Sequence[int]] = list(tokenizer.ids([prompt + text for text in texts])) if texts else []

@@ -6,6 +6,7 @@ torch draws masks from one global generator, so a sample would depend on the oth
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from sen2pro.encoder.keys import key
+from sen2pro.encoder.backend import Site, key
 from sen2pro.encoder.packing import Layout
 from sen2pro.errors import Sen2ProError
 
@@ -26,34 +27,26 @@ Tokens = list[int]
 _OTHER_DROPOUTS = {F.alpha_dropout, F.feature_alpha_dropout, F.dropout1d, F.dropout2d, F.dropout3d}
 
 
-@dataclass(frozen=True)
-class Site:
-    """A place in the network where dropout is applied, as one forward pass meets it."""
-
-    kind: str  # attention | hidden | shared (one mask for the whole batch, as in DeBERTa's relative positions)
-    rate: float
-
-
 @dataclass
 class KeyedDropout(TorchFunctionMode):
     """While active, replaces every dropout by one whose masks are keyed by sentence and sample."""
 
     seed: int  # part of every key
-    tokens: Sequence[Tokens]  # of each row of the batch; what lies beyond them is padding
-    samples: Sequence[int]  # the number of each row's sample
+    ids: Sequence[Sequence[int]]  # of each row of the batch; the rest of a row is padding
+    samples: Sequence[int]  # the number of the sample of each row
     rate: float | None = None  # in place of every rate of the network
     layout: Layout | None = None  # of a packed batch: the rows stand one after the other, attention comes by groups
     sites: list[Site] = field(default_factory=list)  # those that the forward pass has met
 
     def __post_init__(self) -> None:
         super().__init__()
-        self._streams = [self._stream(*row) for row in zip(self.tokens, self.samples, strict=True)]
-        self._lengths = [len(ids) for ids in self.tokens]
+        self._streams = [self._stream(*row) for row in zip(self.ids, self.samples, strict=True)]
+        self._lengths = [len(ids) for ids in self.ids]
         self._shared: np.random.SFC64 | None = None
         self._group = 0  # of a packed batch, the one whose attention comes next
 
-    def _stream(self, tokens: Tokens, sample: int) -> np.random.SFC64:
-        return np.random.SFC64(key("dropout", self.seed, " ".join(map(str, tokens)), sample))
+    def _stream(self, ids: Sequence[int], sample: int) -> np.random.SFC64:
+        return np.random.SFC64(key("dropout", self.seed, " ".join(map(str, ids)), sample))
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -167,3 +160,19 @@ def mode(network: nn.Module, *, sampling: bool, attention: str | None = None) ->
             if attention:
                 put(getattr(module, "config", None), "_attn_implementation", attention)
         yield
+
+
+def with_dropout_modules(network: Any, rate: float) -> Any:
+    """Return a network with real dropout modules where the class builds `nn.Identity` at rate 0 (ModernBERT).
+
+    It is a copy that shares all parameters with the original, which is left as it is.
+    """
+    identities = (name for name, module in network.named_modules() if isinstance(module, nn.Identity))
+    silent = [name for name in identities if "drop" in name.rpartition(".")[2]]
+    if not silent:
+        return network
+    shared = {id(tensor): tensor for tensor in (*network.parameters(), *network.buffers())}
+    twin = copy.deepcopy(network, memo=shared)
+    for name in silent:
+        twin.set_submodule(name, nn.Dropout(rate))
+    return twin

@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from sen2pro.encoder.dropout import Tokens
-from sen2pro.encoder.native import Layer, Network
+from sen2pro.encoder.backend import Ids
+from sen2pro.encoder.native.network import Layer, Network
 from sen2pro.encoder.packing import Layout
 
 
@@ -88,7 +88,7 @@ class Propagation:
         )  # fmt: skip
 
     def __call__(
-        self, tokens: Sequence[Tokens], layout: Layout, wanted: Collection[int], first: bool = False
+        self, tokens: Sequence[Ids], layout: Layout, wanted: Collection[int], first: bool = False
     ) -> tuple[dict[int, Tensor], Tensor]:
         """Run one batch: the hidden states `wanted`, and the variance of each sentence's vector, (sentences, width).
 
@@ -110,7 +110,7 @@ class _Pass:
         self.rows = torch.arange(layout.total)
         self.length = lengths[:, None].float()
 
-    def run(self, tokens: Sequence[Tokens], wanted: Collection[int], first: bool) -> tuple[dict[int, Tensor], Tensor]:
+    def run(self, tokens: Sequence[Ids], wanted: Collection[int], first: bool) -> tuple[dict[int, Tensor], Tensor]:
         """See `Propagation`."""
         states = self.network.embedded(tokens)
         kept = {0: states} if 0 in wanted else {}

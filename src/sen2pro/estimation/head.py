@@ -24,10 +24,9 @@ from sen2pro.estimation.linear import BASIS, PARTS, TRANSFORMS, Linear, basis, c
 from sen2pro.estimation.moments import samples_worth
 from sen2pro.estimation.specificity import SHIPPED, Corpus, Space, SpecificityHead
 from sen2pro.io import bundle
-from sen2pro.io.atomic import replacing_folder, settled
+from sen2pro.io.atomic import check_path, replacing_folder, settled
 from sen2pro.io.bundle import Config, Count, Positive
 from sen2pro.io.tensors import Expected
-from sen2pro.io.text import check_path
 from sen2pro.sampling.sampler import Sampler
 from sen2pro.signature import Signature
 from sen2pro.validation import SOURCES, Array, Array64

@@ -27,10 +27,9 @@ from sen2pro.errors import HeadMissing, Sen2ProError
 from sen2pro.estimation.encoded import Encoded
 from sen2pro.estimation.linear import BASIS, TRANSFORMS, Linear, Ridge, hash_of
 from sen2pro.io import bundle
-from sen2pro.io.atomic import replacing_folder, settled
+from sen2pro.io.atomic import check_path, replacing_folder, settled
 from sen2pro.io.bundle import Config, Count
 from sen2pro.io.tensors import Expected
-from sen2pro.io.text import check_path
 from sen2pro.signature import Signature
 from sen2pro.validation import Array, Array64
 

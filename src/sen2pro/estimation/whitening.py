@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from sen2pro.errors import Sen2ProError, Sen2ProWarning
 from sen2pro.io import tensors
-from sen2pro.io.atomic import read_unchanged
-from sen2pro.io.text import check_path
+from sen2pro.io.atomic import check_path, read_unchanged
 from sen2pro.validation import Array, check_numbers, check_whole
 
 WHITENING_FILE = "sen2pro_whitening.safetensors"

@@ -13,7 +13,7 @@ from ray.data import ActorPoolStrategy, Dataset
 
 from sen2pro.errors import Sen2ProError, one_of
 from sen2pro.io.gaussians import COLUMNS
-from sen2pro.io.sentences import Record
+from sen2pro.io.inputs import Record
 from sen2pro.jobs.engines import loaded
 from sen2pro.jobs.units import How, encode_chunk
 from sen2pro.model import Sen2Pro

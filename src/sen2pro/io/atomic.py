@@ -17,8 +17,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
-from sen2pro.errors import Sen2ProError
-from sen2pro.io.text import check_path
+from sen2pro.errors import Sen2ProError, short_repr
 
 try:
     import fcntl
@@ -33,6 +32,22 @@ _BUSY = (errno.EWOULDBLOCK, errno.EAGAIN)
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 _PARTIAL = re.compile(r"\..*\.\d{1,10}(-\w+)?\.partial(\..*)?")
 FULL_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_LONGEST_NAME, _LONGEST_PATH = 255, 4095  # bytes
+
+
+def check_path(path: str | Path) -> Path:
+    """Return a path; a value that is not a path, or that no file system can have, is an error."""
+    if not isinstance(path, (str, os.PathLike)) or not str(path):
+        raise Sen2ProError(f"give a path, not {short_repr(path)}")
+    if "\0" in str(path):
+        raise Sen2ProError(f"a path cannot hold a NUL byte: {str(path)!r}")
+    try:
+        encoded = os.fsencode(path)
+    except UnicodeEncodeError:
+        raise Sen2ProError(f"a path cannot hold half a surrogate pair: {str(path)!r}") from None
+    if len(encoded) > _LONGEST_PATH or max(map(len, encoded.split(os.fsencode(os.sep)))) > _LONGEST_NAME:
+        raise Sen2ProError(f"no file system has names this long: {short_repr(str(path))}")
+    return Path(path)
 
 
 @contextmanager

@@ -26,11 +26,10 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from sen2pro.errors import Sen2ProError, short_repr
+from sen2pro.errors import Sen2ProError, has_surrogates, short_repr
 from sen2pro.io import tensors
-from sen2pro.io.atomic import write_text
+from sen2pro.io.atomic import check_path, write_text
 from sen2pro.io.tensors import Expected
-from sen2pro.io.text import check_path
 
 LARGEST = 64 << 20  # bytes of a JSON file
 DIGEST = "digest"
@@ -111,6 +110,8 @@ def read_json(path: str | Path) -> dict[str, Any]:
     if path.stat().st_size > LARGEST:
         raise Sen2ProError(f"{path} is larger than {LARGEST >> 20} MiB; settings are never that large")
     content = parse(path.read_bytes(), str(path))
+    if has_surrogates(json.dumps(content, ensure_ascii=False)):
+        raise Sen2ProError(f"{path}: a text has half a surrogate pair, which is not Unicode text")
     if not isinstance(content, dict):
         raise Sen2ProError(f"{path} must contain a JSON object, not {short_repr(content)}")
     return content
@@ -119,17 +120,13 @@ def read_json(path: str | Path) -> dict[str, Any]:
 def parse(text: str | bytes, place: str) -> Any:
     """Return the content of a JSON text in UTF-8; an error names its place."""
     try:
-        content = json.loads(text if isinstance(text, str) else text.decode())
-        json.dumps(content, ensure_ascii=False).encode()  # half a character, written as an escape
+        return json.loads(text if isinstance(text, str) else text.decode())
     except RecursionError:
-        raise Sen2ProError(f"{place}: this JSON cannot be read: it is nested too deeply") from None
+        raise Sen2ProError(f"{place}: not JSON that can be read: too many brackets inside each other") from None
     except UnicodeDecodeError as error:
         raise Sen2ProError(f"{place}: not UTF-8 (byte {error.start + 1}: {error.reason})") from None
-    except UnicodeEncodeError as error:
-        raise Sen2ProError(f"{place}: a text has half a character ({error.reason})") from None
     except ValueError as error:  # includes whole numbers of thousands of digits
         raise Sen2ProError(f"{place}: not JSON ({error})") from None
-    return content
 
 
 def digest_of(content: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]] | None = None) -> str:

@@ -6,6 +6,7 @@ import array as arrays
 import json
 import shutil
 import warnings
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
@@ -14,14 +15,14 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 import numpy as np
+import xxhash
 from numpy.typing import NDArray
 
 from sen2pro.errors import Sen2ProError, Sen2ProWarning, one_of, short_repr
 from sen2pro.gaussian import Gaussian
-from sen2pro.io import parquet, shards, tensors
-from sen2pro.io.atomic import read_unchanged, replacing
-from sen2pro.io.digests import ContentDigest
-from sen2pro.io.text import check_path
+from sen2pro.io import shards, tensors
+from sen2pro.io.atomic import check_path, read_unchanged, replacing
+from sen2pro.io.rows import column_values, open_parquet, parquet_batches
 from sen2pro.signature import Signature
 from sen2pro.validation import as_list, check_text
 
@@ -35,6 +36,38 @@ COLUMNS = (*_STRINGS, *_VECTORS, "coverage", "total_variance", *_TOTALS)  # of o
 _BATCH_AXES = {"mean": "rows k", "variance": "rows k", "coverage": "rows"}
 _BATCH = 8192  # rows of a Parquet file that are decoded at once
 _MOST_SHRUNK, _SMALL = 1000, 1 << 26  # no Gaussians shrink that much; what is small is not asked
+
+
+class ContentDigest:
+    """Fed column by column, in pieces of any size, at the speed of the memory.
+
+    >>> whole, pieces = ContentDigest(), ContentDigest()
+    >>> whole.numbers("mean", np.arange(4, dtype=np.float32))
+    >>> pieces.numbers("mean", np.arange(2, dtype=np.float32))
+    >>> pieces.numbers("mean", np.arange(2, 4, dtype=np.float32))
+    >>> whole.value(rows=2) == pieces.value(rows=2), whole.value(rows=2) == whole.value(rows=4)
+    (True, False)
+    """
+
+    def __init__(self) -> None:
+        self._columns: defaultdict[str, Any] = defaultdict(xxhash.xxh3_128)
+
+    def numbers(self, column: str, values: NDArray[Any]) -> None:
+        """Add numbers to a column."""
+        if values.size:
+            self._columns[column].update(np.ascontiguousarray(values, values.dtype.newbyteorder("<")))
+
+    def texts(self, column: str, values: Sequence[str]) -> None:
+        """Add texts to a column."""
+        for value in values:
+            encoded = value.encode("utf-8", "surrogatepass")
+            self._columns[column].update(b"%d:" % len(encoded) + encoded)
+
+    def value(self, **about: Any) -> str:
+        """Return the digest of all columns and of what else is said about them, which JSON must be able to spell."""
+        columns = {name: state.hexdigest() for name, state in self._columns.items()}
+        content = json.dumps({"columns": columns, "about": about}, sort_keys=True)
+        return f"xxh3-128:{xxhash.xxh3_128_hexdigest(content.encode())}"
 
 
 class Stored(NamedTuple):
@@ -319,7 +352,7 @@ def outline(path: str | Path) -> Outline:
     path = check_path(path)
     if shards.is_folder(path):
         return _folder_outline(path)
-    with parquet.opened(path) as file:
+    with open_parquet(path) as file:
         about = file.metadata.metadata or {}
         metadata = {key.decode(): value.decode() for key, value in about.items() if b"sen2pro." in key}
         schema, rows = file.schema_arrow, file.metadata.num_rows
@@ -440,9 +473,9 @@ def _batches(
 ) -> Iterator[tuple[dict[str, NDArray[Any]], dict[str, list[str]], dict[str, Any]]]:
     """Yield the columns of a file, some rows at a time, and feed them to a digest."""
     done = 0
-    with parquet.opened(path, read_dictionary=found.strings) as file:  # texts that repeat are kept once
+    with open_parquet(path, read_dictionary=found.strings) as file:  # texts that repeat are kept once
         wanted = [*found.sizes, *found.strings, *found.totals, *found.kept]
-        for batch in parquet.batches(file, size, wanted):
+        for batch in parquet_batches(file, size, wanted):
             _check_rows(path, batch, done, found.kept)
             if done + len(batch) > found.rows:
                 raise Sen2ProError(
@@ -456,7 +489,7 @@ def _batches(
                 numbers[name] = column.to_numpy(zero_copy_only=False).astype(kind).reshape(shape)
                 if digest is not None and name in found.sizes:
                     digest.numbers(name, numbers[name])
-            strings = {name: parquet.texts(batch.column(name)) for name in found.strings}
+            strings = {name: column_values(batch.column(name)) for name in found.strings}
             for name, texts in strings.items():
                 if digest is not None:
                     digest.texts(name, texts)

@@ -1,33 +1,278 @@
-"""Several files of sentences as one: named one by one, by a folder or by a pattern."""
+"""Read what the library works on: sentences, pairs and labelled sentences, from one file or from several as one."""
 
 from __future__ import annotations
 
 import glob
+import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
+from typing import Any, Generic, TypeVar
 
-from sen2pro.errors import Sen2ProError, short_repr
-from sen2pro.io.digests import file_digest
+from sen2pro.errors import Sen2ProError, has_surrogates, one_of, short_repr
+from sen2pro.io.atomic import check_path
 from sen2pro.io.gaussians import COLUMNS, outline
-from sen2pro.io.rows import Document, DocumentSource
-from sen2pro.io.sentences import LARGE, Fault, Record
-from sen2pro.io.text import LONGEST_LINE, check_path, printable
+from sen2pro.io.rows import LONGEST_LINE, Choose, Digest, Fault, Row, file_digest, kind_of, read_rows, shown_name
 from sen2pro.progress import progress
+from sen2pro.validation import check_whole, is_blank
 
+_LARGE = 20 << 20  # bytes of a file that takes a while to read
+_LONGEST_LINE = (1 << 31) - 1  # what Python's csv can be told
+_USUAL_COLUMNS = ("text", "sentence")
+_TRUTH = {"true": 1.0, "false": 0.0}
 _SUFFIXES = (".txt", ".csv", ".tsv", ".jsonl", ".ndjson", ".parquet")
 _COMPRESSED = (".gz", ".xz")
-_LARGEST = 1 << 63
 _TYPES = {bool: "bool", int: "int64", float: "double", str: "string"}
+_BLANK = "the sentence is empty or blank (skip_blank=True passes over it)"
+
+
+@dataclass(frozen=True)
+class Record:
+    """A sentence, its id if one was asked for, its place in the file, and the columns that were kept."""
+
+    id: str | None
+    text: str
+    place: str = field(default="", compare=False)
+    metadata: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Pair(Record):
+    """Two sentences (`text` is the first), and their label; without one it is NaN."""
+
+    second: str = ""
+    label: float = math.nan
+
+
+@dataclass(frozen=True)
+class Labelled(Record):
+    """A sentence and its class: a text, or a whole number."""
+
+    label: str | int = ""
+
+
+R = TypeVar("R", bound=Record)
+
+
+class Reader(Generic[R]):
+    r"""The records of a file, or of standard input (`-`); they are read again each time that they are asked for.
+
+    `make` turns a row into a record, or raises the reason why it cannot.
+
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "two.txt"
+    >>> _ = path.write_text("It rains.\nThe sun shines.\n")
+    >>> reader = sentences(path)
+    >>> reader.count(), [record.text for record in reader]
+    (2, ['It rains.', 'The sun shines.'])
+    """
+
+    def __init__(self, path: str | Path, choose: Choose, make: Callable[[Row], R], longest_line: int) -> None:
+        self.path, self._choose, self._make = str(path), choose, make
+        self.longest_line = check_whole("longest_line", longest_line, 1, _LONGEST_LINE)
+        self.kind = kind_of(path)
+
+    @property
+    def name(self) -> str:
+        """The file as messages name it."""
+        return shown_name(self.path)
+
+    def rows(self, start: int = 0, digest: Digest | None = None) -> Iterator[R | Fault]:
+        """Yield the record of each row, even of a blank one, from row `start` on; see `read_rows`."""
+        for row in read_rows(self.path, self._choose, start=start, longest_line=self.longest_line, digest=digest):
+            if isinstance(row, Fault):
+                yield row
+                continue
+            try:
+                yield self._make(row)
+            except Sen2ProError as error:
+                yield Fault(row.place, f"{self.name}, {row.place}: {error}")
+
+    def __iter__(self) -> Iterator[R]:
+        """Yield the records that are not blank; a fault is an error."""
+        for row in self.rows():
+            if isinstance(row, Fault):
+                raise Sen2ProError(row.why)
+            if not is_blank(row.text):
+                yield row
+
+    def chunks(self, size: int) -> Iterator[list[R]]:
+        """Yield the records in lists of at most `size`."""
+        records = iter(self)
+        while chunk := list(islice(records, size)):
+            yield chunk
+
+    def count(self) -> int | None:
+        """Read the whole file once, so that errors come before the work; None for what can be read only once."""
+        if self.path == "-" or not Path(self.path).is_file():
+            return None
+        slow = self.kind == "parquet" or Path(self.path).stat().st_size > _LARGE
+        total = 0
+        with progress(None, None if slow else False, unit="rows", title="reading") as advance:
+            for chunk in self.chunks(4096):
+                total += len(chunk)
+                advance(len(chunk))
+        return total
+
+
+def sentences(
+    path: str | Path, column: str | None = None, id_column: str | None = None, keep: Sequence[str] = (), *,
+    skip_blank: bool = False, longest_line: int = LONGEST_LINE, blank: str = _BLANK,
+) -> Reader[Record]:  # fmt: skip
+    """Return a reader of sentences.
+
+    They are in `column`, by default `text`, `sentence` or the only column; ids are in `id_column`; `keep` names columns
+    of metadata. A blank sentence is the error `blank`, or is passed over (`skip_blank`). A line, or a field of a table,
+    may have `longest_line` bytes.
+    """
+    if column or id_column or keep:
+        _check_columns(path)
+
+    def choose(names: list[str], of_row: bool) -> list[str]:
+        for asked in keep if not of_row else ():
+            one_of("metadata column", asked, names)
+        ids = [] if id_column is None else [_asked("id_column", id_column, names, of_row)]
+        return [_text_column(column, names, of_row), *ids, *keep]
+
+    def make(row: Row) -> Record:
+        text, *more = row.values
+        id = None if id_column is None else _id(more.pop(0), id_column)
+        kept = {name: value for name, value in zip(keep, more, strict=True) if value is not None}
+        for name, value in kept.items():
+            if not isinstance(value, (str, int, float, bool)):
+                raise Sen2ProError(
+                    f"column {name!r} holds {short_repr(value)}; metadata must be a text, number or boolean"
+                )
+        return Record(id, _sentence(text, None if skip_blank else blank), row.place, kept)
+
+    return Reader(path, choose, make, longest_line)
+
+
+def pairs(path: str | Path, *, with_labels: bool = False, longest_line: int = LONGEST_LINE) -> Reader[Pair]:
+    """Return a reader of pairs, in the columns `first`, `second` and, if asked for, `label`: a number or a boolean."""
+    wanted = ["first", "second", *(["label"] if with_labels else [])]
+    if kind_of(path) == "text":
+        raise Sen2ProError(
+            f"{path} is read as plain text; pairs are in the columns {', '.join(wanted)} of a .csv, .tsv, .jsonl or "
+            ".parquet file"
+        )
+
+    def choose(names: list[str], of_row: bool) -> list[str]:
+        missing = [name for name in wanted if name not in names]
+        if missing:
+            found = f"there is no column {missing[0]!r}, only: {', '.join(names) or 'nothing'}"
+            raise Sen2ProError(f"{found}; pairs are in the columns {', '.join(wanted)}")
+        return wanted
+
+    def make(row: Row) -> Pair:
+        blank = "a sentence of the pair is empty or blank; leave the row out"
+        first, second = (_sentence(text, blank) for text in row.values[:2])
+        label = _grade(row.values[2]) if with_labels else math.nan
+        return Pair(None, first, row.place, second=second, label=label)
+
+    return Reader(path, choose, make, longest_line)
+
+
+def labelled(
+    path: str | Path, column: str | None, label_column: str, *, longest_line: int = LONGEST_LINE
+) -> Reader[Labelled]:
+    """Return a reader of sentences and their classes: texts, or in JSONL and Parquet whole numbers; all of one type."""
+    _check_columns(path)
+    first: list[Labelled] = []
+
+    def choose(names: list[str], of_row: bool) -> list[str]:
+        label = _asked("label_column", label_column, names, of_row)
+        return [_text_column(column, names, of_row), label]
+
+    def make(row: Row) -> Labelled:
+        label = _class(row.values[1], label_column)
+        if first and type(label) is not type(first[0].label):
+            both = f"{label!r} here, {first[0].label!r} on {first[0].place}"
+            raise Sen2ProError(f"labels of mixed types: {both}; turn all into texts or all into whole numbers")
+        text = _sentence(row.values[0], "the sentence is empty or blank; leave the row out")
+        found = Labelled(None, text, row.place, label=label)
+        first[:] = first or [found]
+        return found
+
+    return Reader(path, choose, make, longest_line)
+
+
+def _check_columns(path: str | Path) -> None:
+    if kind_of(path) == "text":
+        raise Sen2ProError(f"{path} is read as plain text, one sentence per line, and has no columns")
+
+
+def _asked(option: str, asked: str, names: list[str], of_row: bool) -> str:
+    """Return the column that was asked for."""
+    if asked not in names and of_row:
+        raise Sen2ProError(f"this row has no {asked!r}, only: {', '.join(names) or 'nothing'}")
+    return one_of(option, asked, names)
+
+
+def _text_column(asked: str | None, names: list[str], of_row: bool) -> str:
+    """Return the column that holds the sentences."""
+    if asked is not None:
+        return _asked("column", asked, names, of_row)
+    usual = [name for name in _USUAL_COLUMNS if name in names] or (names if len(names) == 1 else [])
+    if not usual:
+        raise Sen2ProError(f"which column holds the sentences? column=... is one of: {', '.join(names)}")
+    return usual[0]
+
+
+def _sentence(text: Any, blank: str | None) -> str:
+    """Return a sentence; a blank one is the error `blank`, if there is one."""
+    if not isinstance(text, str):
+        raise Sen2ProError(f"the sentence is not a text but {short_repr(text)}")
+    if blank and is_blank(text):
+        raise Sen2ProError(blank)
+    if "\0" in text:
+        raise Sen2ProError("a NUL byte: is this a text file?")
+    if has_surrogates(text):
+        raise Sen2ProError("the sentence holds half a surrogate pair, which is not Unicode text")
+    return text
+
+
+def _id(value: Any, column: str) -> str:
+    if value is None:
+        raise Sen2ProError(f"there is no id in column {column!r}")
+    try:
+        id = str(value)
+    except ValueError:  # a whole number of thousands of digits
+        raise Sen2ProError(f"column {column!r} holds a number that is too long to be an id") from None
+    if "\0" in id or has_surrogates(id):
+        raise Sen2ProError(f"column {column!r} holds a NUL or half a surrogate pair: not a text")
+    return id
+
+
+def _class(value: Any, column: str) -> str | int:
+    label = value.strip() if isinstance(value, str) else value
+    if label is None or label == "":
+        raise Sen2ProError(f"there is no label in column {column!r}; leave the row out")
+    if not isinstance(label, (str, int)) or (isinstance(label, int) and abs(label) >= 1 << 63):
+        raise Sen2ProError(f"the label is neither a text nor a whole number of 64 bits but {short_repr(label)}")
+    _id(label, column)
+    return label
+
+
+def _grade(given: Any) -> float:
+    text = str(given).strip().lower() if isinstance(given, (str, bool)) else given
+    try:
+        label = _TRUTH[text] if text in _TRUTH else float(text)
+    except (TypeError, ValueError, OverflowError):
+        label = math.nan
+    if not math.isfinite(label):
+        what = f"the label is {short_repr(given)}" if given not in (None, "") else "there is no label"
+        raise Sen2ProError(f"{what}; it is 1 for a match and 0 for none, or a grade")
+    return label
 
 
 def expand(inputs: str | Path | Sequence[str | Path], output: Path | None = None) -> list[str]:
-    """Return the files that are meant: each by its name, all of a folder, or those that fit a pattern, in their order.
+    """Return the files that are meant, in their order: each by its name, all of a folder, or those that fit a pattern.
 
     Of a folder, files whose names end in .txt, .csv, .tsv, .jsonl, .ndjson or .parquet are taken, also with .gz or .xz.
-    What a run writes, the Gaussians in `output` and its parts, is not meant by a folder or a pattern.
+    A folder or a pattern does not mean the files that a run writes: the Gaussians in `output` and its parts.
 
     >>> import tempfile
     >>> folder = Path(tempfile.mkdtemp())
@@ -70,7 +315,7 @@ def expand(inputs: str | Path | Sequence[str | Path], output: Path | None = None
 
 
 def _is_written(file: Path, output: Path | None) -> bool:
-    """Tell whether a file is what a run writes: one of its parts, or its result; not a file that is only called so."""
+    """Tell whether a run writes this file: one of its parts, or its result; another file of that name is not meant."""
     if output is None:
         return False
     place = file.resolve()
@@ -91,7 +336,7 @@ def _is_input(file: Path) -> bool:
 
 @dataclass(frozen=True)
 class InputFile:
-    """A file as it was when a run began: bytes and rows, the digest of the bytes, and how they are read."""
+    """A file as it was when a run began: bytes and rows, the digest of the bytes, and how it is read."""
 
     name: str
     bytes: int
@@ -102,7 +347,7 @@ class InputFile:
 
 @dataclass
 class Inputs:
-    r"""The rows of several files, one after the other; arguments as for `Source`, `keep` names columns to keep.
+    r"""The rows of several files, one after the other; arguments as for `sentences`.
 
     >>> import tempfile
     >>> folder = Path(tempfile.mkdtemp())
@@ -118,19 +363,15 @@ class Inputs:
     keep: tuple[str, ...] = ()
     skip_blank: bool = False
     longest_line: int = LONGEST_LINE
-    sources: list[DocumentSource] = field(init=False)
+    sources: list[Reader[Record]] = field(init=False)
 
     def __post_init__(self) -> None:
-        """Open nothing yet, but say what cannot be read."""
+        """Open nothing yet, but refuse what cannot be read."""
         for name in self.keep:
             if name in COLUMNS:
                 raise Sen2ProError(f"a column {name!r} cannot be kept: the output has one of its own. Rename yours")
-        self.sources = [
-            DocumentSource(
-                path, self.column, self.id_column, self.keep, skip_blank=self.skip_blank, longest_line=self.longest_line
-            )
-            for path in self.paths
-        ]
+        options: Mapping[str, Any] = {"skip_blank": self.skip_blank, "longest_line": self.longest_line}
+        self.sources = [sentences(path, self.column, self.id_column, self.keep, **options) for path in self.paths]
 
     @property
     def lasting(self) -> bool:
@@ -158,38 +399,29 @@ class Inputs:
         files: list[InputFile] = []
         types: dict[str, str] = {}
         sound, first_fault = 0, ""
-        show = None if sum(size for size, _ in self.state()) > LARGE else False
+        show = None if sum(size for size, _ in self.state()) > _LARGE else False
         with progress(None, show, unit="rows", title="reading") as advance:
             for path, source in zip(self.paths, self.sources, strict=True):
-                total = 0
-                for part in source.scan():
-                    rows = part if isinstance(part, int) else len(part)
-                    for row in () if isinstance(part, int) else part:
-                        if not isinstance(row, Fault):
-                            self._note_types(path, row, types)
-                            continue
-                        if not skip_faults:
-                            raise Sen2ProError(row.why)
-                        first_fault, sound = first_fault or row.why, sound - 1
-                    total, sound = total + rows, sound + rows
-                    advance(rows)
+                total, digest = 0, Digest()
+                for row in source.rows(digest=digest):
+                    if not isinstance(row, Fault):
+                        sound += 1
+                        if row.metadata:
+                            _note_types(path, row, types)
+                    elif not skip_faults:
+                        raise Sen2ProError(row.why)
+                    else:
+                        first_fault = first_fault or row.why
+                    total += 1
+                    if total % 4096 == 0:
+                        advance(4096)
+                advance(total % 4096)
                 name, size = printable(Path(path).name), Path(path).stat().st_size
-                files.append(InputFile(name, size, file_digest(path), total, source.kind))
+                bytes_read = file_digest(path) if source.kind == "parquet" else digest.value
+                files.append(InputFile(name, size, bytes_read, total, source.kind))
         if first_fault and not sound:
             raise Sen2ProError(f"every row is faulty, the first one so: {first_fault}")
         return files, {name: types.get(name, "string") for name in self.keep}
-
-    def _note_types(self, path: str, row: Record, types: dict[str, str]) -> None:
-        for name, value in row.metadata.items() if isinstance(row, Document) else ():
-            kind = _TYPES[type(value)]
-            before = types.setdefault(name, kind)
-            if {before, kind} == {"int64", "double"}:
-                types[name] = "double"
-            elif before != kind:
-                what = f"column {name!r} holds {short_repr(value)} here and a value of type {before} before"
-                raise Sen2ProError(f"{path}, {row.place}: {what}; a column to keep has one type in all files")
-            if kind == "int64" and not -_LARGEST <= value < _LARGEST:
-                raise Sen2ProError(f"{path}, {row.place}: column {name!r} holds a number of more than 64 bits")
 
     def rows(self, start: int = 0, counts: Sequence[int] = ()) -> Iterator[tuple[str, Record | Fault]]:
         """Yield path and content of each row from row `start` of all on; `counts`, if known, are the rows of each."""
@@ -200,15 +432,38 @@ class Inputs:
             skipped += count
             del sources[0]
         first = start - skipped
-        each = (self._of(source, first if source is sources[0] else 0) for source in sources)
+        each = (_named(source, first if source is sources[0] else 0) for source in sources)
         return chain.from_iterable(each)
-
-    def _of(self, source: DocumentSource, start: int) -> Iterator[tuple[str, Record | Fault]]:
-        name = "standard input" if source.path == "-" else source.path
-        return ((name, row) for row in source.rows(start))
 
     def options(self) -> Mapping[str, object]:
         """Return what decides which texts are read from the files."""
         return {
             "column": self.column, "id_column": self.id_column, "keep": list(self.keep), "skip_blank": self.skip_blank,
         }  # fmt: skip
+
+
+def _named(source: Reader[Record], start: int) -> Iterator[tuple[str, Record | Fault]]:
+    return ((source.name, row) for row in source.rows(start))
+
+
+def _note_types(path: str, row: Record, types: dict[str, str]) -> None:
+    """Add the types of the kept columns of a row; a column that has two of them is an error."""
+    for name, value in row.metadata.items():
+        kind = _TYPES[type(value)]
+        before = types.setdefault(name, kind)
+        if {before, kind} == {"int64", "double"}:
+            types[name] = "double"
+        elif before != kind:
+            what = f"column {name!r} holds {short_repr(value)} here and a value of type {before} before"
+            raise Sen2ProError(f"{path}, {row.place}: {what}; a column to keep has one type in all files")
+        if kind == "int64" and not -(1 << 63) <= value < 1 << 63:
+            raise Sen2ProError(f"{path}, {row.place}: column {name!r} holds a number of more than 64 bits")
+
+
+def printable(text: str) -> str:
+    r"""Return a text that UTF-8 can hold: the name of a file may have bytes that are none, which become `?`.
+
+    >>> printable("a\udcff.txt")
+    'a?.txt'
+    """
+    return text.encode("utf-8", "replace").decode("utf-8")

@@ -1,49 +1,373 @@
-"""Read documents from a table: sentences, with other columns kept as metadata."""
+"""Read files row by row: text, CSV, TSV, JSONL and Parquet, plain or compressed, with the exact place of a fault."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any
+import csv
+import gzip
+import lzma
+import sys
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass
+from io import BufferedReader, FileIO
+from itertools import islice
+from pathlib import Path
+from typing import IO, Any, NamedTuple, cast
 
-from sen2pro.errors import Sen2ProError, one_of, short_repr
-from sen2pro.io.sentences import Record, Source
-from sen2pro.io.text import LONGEST_LINE
+import xxhash
+
+from sen2pro.errors import Sen2ProError, first_line
+from sen2pro.io import bundle
+from sen2pro.io.atomic import check_path
+
+LONGEST_LINE = 10_000_000  # bytes: the default; far beyond any sentence, and far below what would fill the memory
+_KINDS = {".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}  # others are text
+_COMPRESSED = {".gz": "gzip", ".xz": "xz"}
+_BATCH = 4096  # rows of a Parquet file that are decoded at once
+
+Choose = Callable[[list[str], bool], Sequence[str]]
+"""Takes the names of the columns, and whether they are those of one row alone; returns the columns to read."""
+
+
+class Row(NamedTuple):
+    """The values of the chosen columns, in their order, and the place of the row in the file."""
+
+    place: str
+    values: Sequence[Any]
 
 
 @dataclass(frozen=True)
-class Document(Record):
-    """A text with its metadata."""
+class Fault:
+    """A row that cannot be used: its place in the file, and the reason."""
 
-    metadata: dict[str, Any] = field(default_factory=dict)
+    place: str
+    why: str
 
 
-class DocumentSource(Source):
-    """The documents of a file, as `Source` reads sentences; `metadata` names columns to keep."""
+class Digest:
+    """The digest of the bytes of a file, block by block.
 
-    def __init__(
-        self, path: str, column: str | None = None, id_column: str | None = None, metadata: Sequence[str] = (), *,
-        skip_blank: bool = False, longest_line: int = LONGEST_LINE,
-    ) -> None:  # fmt: skip
-        super().__init__(path, column, id_column, skip_blank=skip_blank, longest_line=longest_line)
-        self.metadata = tuple(metadata)
-        if self.kind == "text" and metadata:
-            raise Sen2ProError(f"{path} is read as plain text, a sentence a line, and has no columns")
+    >>> Digest().value
+    'xxh3-128:99aa06d3014798d86001c324468d497f'
+    """
 
-    def _columns(self, names: list[str]) -> list[str]:
-        return list(dict.fromkeys([*super()._columns(names), *self.metadata]))
+    def __init__(self) -> None:
+        self._state = xxhash.xxh3_128()
 
-    def _column(self, names: list[str], place: str = "") -> str:
-        for asked in self.metadata if not place else ():
-            one_of(f"metadata column in {self.path}", asked, names)
-        return super()._column(names, place)
+    def update(self, block: Any) -> None:
+        """Add bytes."""
+        self._state.update(block)
 
-    def _from_row(self, place: str, row: dict[str, Any]) -> Document:
-        found = super()._from_row(place, row)
-        kept = {name: row[name] for name in self.metadata if row.get(name) is not None}
-        for name, value in kept.items():
-            if not isinstance(value, (str, int, float, bool)):
-                raise self._wrong(
-                    place, f"column {name!r} holds {short_repr(value)}; metadata is text, number or truth"
+    @property
+    def value(self) -> str:
+        """The digest of all bytes so far."""
+        return f"xxh3-128:{self._state.hexdigest()}"
+
+
+def file_digest(path: str | Path) -> str:
+    """Return the digest of the bytes of a file."""
+    digest = Digest()
+    with Path(path).open("rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.value
+
+
+def kind_of(path: str | Path) -> str:
+    """Return how a file is read: csv, tsv, jsonl, parquet or text; a file that cannot be read is an error."""
+    place = check_path(path)
+    suffix = (place.with_suffix("") if place.suffix.lower() in _COMPRESSED else place).suffix.lower()
+    if str(path) != "-" and place.is_dir():
+        raise Sen2ProError(f"{path} is a folder; give a file")
+    if str(path) != "-" and not place.exists():
+        raise Sen2ProError(f"there is no file {path}")
+    if suffix == ".json":
+        raise Sen2ProError(f"{path}: JSON is read as JSONL, one object per line, from files that end in .jsonl")
+    return _KINDS.get(suffix, "text")
+
+
+def shown_name(path: str | Path) -> str:
+    """Return a file as messages name it."""
+    return "standard input" if str(path) == "-" else str(path)
+
+
+def read_rows(
+    path: str | Path, choose: Choose, *, start: int = 0, longest_line: int = LONGEST_LINE, digest: Digest | None = None
+) -> Iterator[Row | Fault]:
+    r"""Yield the rows of a file, or of standard input (`-`), from row `start` on (the first is 0).
+
+    The suffix tells the kind; any other file is text, of which each line is a row of one value. A fault of one row is a
+    `Fault`, and the next row follows. A fault of the whole file is an error. `digest` is given all bytes of the file
+    while they are read; of a Parquet file it is given nothing.
+
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "cities.csv"
+    >>> _ = path.write_text("city,country\nOslo,Norway\nRome\n")
+    >>> for row in read_rows(path, lambda names, of_row: ["country"]):
+    ...     print(row.place, row.values if isinstance(row, Row) else row.why.rpartition(": ")[2])
+    line 2 ['Norway']
+    line 3 1 field, but the header has 2
+    """
+    kind, name = kind_of(path), shown_name(path)
+    if kind == "parquet":
+        yield from _parquet_rows(path, choose, start, longest_line)
+        return
+    with nullcontext(sys.stdin.buffer) if str(path) == "-" else open_binary(path, digest) as file:
+        if kind in ("csv", "tsv"):
+            csv.field_size_limit(longest_line)
+            texts = (text for _, text in lines(file, name, longest_line))
+            yield from islice(_table(texts, "\t" if kind == "tsv" else ",", name, choose), start, None)
+            return
+        for number, line in islice(raw_lines(file, name, longest_line), start, None):
+            place = f"line {number}"
+            try:
+                text = _decoded(line, name, number)
+                values = [text.rstrip("\r\n")] if kind == "text" else _object(text, f"{name}, {place}", choose)
+            except Sen2ProError as error:
+                yield Fault(place, str(error))
+            else:
+                yield Row(place, values)
+
+
+def _object(text: str, place: str, choose: Choose) -> list[Any]:
+    """Return the chosen values of a line of JSONL."""
+    row = bundle.parse(text, place)
+    if not isinstance(row, dict):
+        raise Sen2ProError(f"{place}: not a JSON object")
+    return [row.get(column) for column in _chosen(choose, list(row), place, of_row=True)]
+
+
+def _chosen(choose: Choose, names: list[str], place: str, *, of_row: bool = False) -> Sequence[str]:
+    try:
+        return choose(names, of_row)
+    except Sen2ProError as error:
+        raise Sen2ProError(f"{place}: {error}") from None
+
+
+def _table(texts: Iterator[str], delimiter: str, name: str, choose: Choose) -> Iterator[Row | Fault]:
+    """Yield the rows of a CSV or TSV file."""
+    reader = csv.reader(texts, delimiter=delimiter, strict=True)
+    first = 1  # line of the row: fields may hold line ends
+    try:
+        header = next(reader, [])
+        _check_unique(header, name)
+        if len(header) == 1 and any(sign in header[0] for sign in ";\t|"):
+            why = f"one column named {header[0]!r}; columns are separated by commas (.tsv: tabs)"
+            raise Sen2ProError(f"{name}, line 1: {why}")
+        columns = [header.index(column) for column in _chosen(choose, header, name)] if header else []
+        first = reader.line_num + 1
+        for row in reader:
+            if len(row) == len(header):
+                yield Row(f"line {first}", [row[column] for column in columns])
+            else:
+                fields = f"{len(row)} field{'s' * (len(row) != 1)}, but the header has {len(header)}"
+                yield Fault(f"line {first}", f"{name}, line {first}: {fields}")
+            first = reader.line_num + 1
+    except csv.Error as error:
+        why = f"{error}; a field with a quote in it is written in quotes, with that one doubled"
+        raise Sen2ProError(f"{name}, line {first}: {why}") from None
+
+
+def _check_unique(names: Sequence[str], place: str) -> None:
+    repeated = [name for name, times in Counter(names).items() if times > 1]
+    if repeated:
+        raise Sen2ProError(f"{place}: the column {repeated[0]!r} occurs more than once")
+
+
+@contextmanager
+def open_binary(path: str | Path, digest: Digest | None = None) -> Iterator[IO[bytes]]:
+    """Open a file that is gzipped, xz-compressed or plain, by its suffix.
+
+    `digest` is given all bytes as they are in the file, and the rest of them at the end.
+    """
+    path = Path(path)
+    kind = _COMPRESSED.get(path.suffix.lower())
+    if kind and path.is_file() and not path.stat().st_size:  # Python's gzip takes it for an archive of nothing
+        raise Sen2ProError(f"{path} is not a whole {kind} file: it is empty")
+    with ExitStack() as stack:
+        watched = None if digest is None else BufferedReader(_Watched(path, digest), 1 << 20)
+        raw: IO[bytes] = stack.enter_context(watched or path.open("rb"))
+        if kind == "gzip":
+            yield cast("IO[bytes]", stack.enter_context(gzip.open(raw, "rb")))
+        elif kind == "xz":  # by default it would also take the old .lzma format, which has no checksum
+            yield cast("IO[bytes]", stack.enter_context(lzma.open(raw, "rb", format=lzma.FORMAT_XZ)))
+        else:
+            yield raw
+        while digest is not None and raw.read(1 << 20):
+            pass
+
+
+class _Watched(FileIO):
+    """A file whose bytes are given to a digest as they are read."""
+
+    def __init__(self, path: Path, digest: Digest) -> None:
+        super().__init__(path)
+        self._digest = digest
+
+    def readinto(self, buffer: Any) -> int:
+        size = super().readinto(buffer) or 0
+        self._digest.update(memoryview(buffer)[:size])
+        return size
+
+
+def lines(file: IO[bytes], name: str, longest: int = LONGEST_LINE) -> Iterator[tuple[int, str]]:
+    """Yield number and text of each line, with its end, of a file that `open_binary` gives; errors call it `name`.
+
+    A line may have `longest` bytes: a small compressed file can hold one that fills the memory.
+    """
+    return ((number, _decoded(line, name, number)) for number, line in raw_lines(file, name, longest))
+
+
+def raw_lines(file: IO[bytes], name: str, longest: int = LONGEST_LINE) -> Iterator[tuple[int, bytes]]:
+    """Yield number and bytes of each line; arguments as for `lines`."""
+    number = 0
+    try:
+        while line := file.readline(longest + 1):
+            number += 1
+            if len(line) > longest and not line.endswith(b"\n"):
+                raise Sen2ProError(
+                    f"{name}, line {number}: longer than {longest:,} bytes; is this a file of lines? Allow longer ones "
+                    "with longest_line=..."
                 )
-        return Document(found.id, found.text, found.place, kept)
+            yield number, line
+    except (EOFError, zlib.error, lzma.LZMAError, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:  # the disk, not the archive
+            raise
+        kind = _COMPRESSED.get(Path(name).suffix.lower(), "compressed")
+        raise Sen2ProError(f"{name} is not a whole {kind} file: {error}") from None
+
+
+def _decoded(line: bytes, name: str, number: int) -> str:
+    """Return the text of a line in UTF-8; the first one may begin with a byte order mark."""
+    try:
+        return line.decode("utf-8-sig" if number == 1 else "utf-8")
+    except UnicodeDecodeError as error:
+        raise Sen2ProError(f"{name}, line {number}: not UTF-8 (byte {error.start + 1}: {error.reason})") from None
+
+
+@contextmanager
+def open_parquet(path: str | Path, **options: Any) -> Iterator[Any]:
+    """Give a `pyarrow.parquet.ParquetFile` that checks the checksum of each page; whatever is wrong is one error."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        with pq.ParquetFile(path, page_checksum_verification=True, **options) as file:
+            yield file
+    except Sen2ProError:
+        raise
+    except FileNotFoundError:
+        raise Sen2ProError(f"there is no file {path}") from None
+    except (pa.ArrowException, OSError, UnicodeDecodeError, OverflowError, MemoryError) as error:
+        raise Sen2ProError(f"{path} is not a whole Parquet file: {first_line(error)}") from None
+
+
+def parquet_batches(file: Any, size: int, columns: list[str] | None = None, first: int = 0) -> Iterator[Any]:
+    """Yield the rows of an opened file in batches of at most `size` rows, from the group of rows `first` on.
+
+    pyarrow keeps all that it has read of the groups it was asked for, so it is asked for one group at a time.
+    """
+    for group in range(first, file.num_row_groups):
+        yield from file.iter_batches(batch_size=size, row_groups=[group], columns=columns)
+
+
+def column_values(column: Any) -> list[Any]:
+    """Return the values of a column; where a dictionary holds them, equal ones are one object."""
+    import pyarrow as pa
+
+    if not pa.types.is_dictionary(column.type):
+        return list(column.to_pylist())
+    values, indices = column.dictionary.to_pylist(), column.indices.to_pylist()
+    if any(index is not None and not 0 <= index < len(values) for index in indices):
+        raise pa.ArrowInvalid("texts are missing")
+    return [None if index is None else values[index] for index in indices]
+
+
+def machine_trouble(error: BaseException) -> BaseException | None:
+    """Return the fault of the machine behind an error: no memory, or a disk that fails; None for a damaged file.
+
+    >>> try:
+    ...     with open_parquet("no-such-file.parquet"):
+    ...         pass
+    ... except Sen2ProError as error:
+    ...     print(machine_trouble(error))
+    None
+    """
+    behind: BaseException | None = error
+    while behind is not None:
+        if isinstance(behind, MemoryError):
+            return behind
+        # pyarrow also raises an OSError, without a number, for a file whose end makes no sense.
+        if isinstance(behind, OSError) and behind.errno is not None and not isinstance(behind, FileNotFoundError):
+            return behind
+        behind = behind.__cause__ or behind.__context__
+    return None
+
+
+def _parquet_rows(path: str | Path, choose: Choose, start: int, longest_text: int) -> Iterator[Row | Fault]:
+    """Yield the rows of a Parquet file; groups of rows before `start` are not read."""
+    import pyarrow as pa
+
+    with open_parquet(path) as file:
+        schema = file.schema_arrow
+        columns = _chosen(choose, schema.names, str(path))
+        distinct = list(dict.fromkeys(columns))
+        _check_unique([name for name in schema.names if name in distinct], str(path))
+        for name in distinct:
+            if pa.types.is_nested(schema.field(name).type):
+                raise Sen2ProError(f"{path}: the column {name!r} holds {schema.field(name).type}, not single values")
+    with open_parquet(path, read_dictionary=distinct) as file:  # texts that repeat are decoded once
+        sizes = [file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)]
+        group = done = 0
+        while group < len(sizes) and done + sizes[group] <= start:
+            group, done = group + 1, done + sizes[group]
+        for batch in parquet_batches(file, _BATCH, distinct, group):
+            rest = batch.slice(max(0, min(len(batch), start - done)))
+            done += len(batch)
+            yield from _batch_rows(f"{path}", done - len(rest) + 1, rest, columns, longest_text)
+
+
+def _batch_rows(path: str, first: int, batch: Any, columns: Sequence[str], longest_text: int) -> Iterator[Row | Fault]:
+    """Yield the rows of a batch, the first of which has the number `first`."""
+    faults: dict[int, str] = {}
+    values = {}
+    for name in dict.fromkeys(columns) if len(batch) else ():
+        _check_texts(f"{path}, rows {first} to {first + len(batch) - 1}", batch.column(name), longest_text)
+        values[name] = _readable(batch.column(name), faults)
+    for number, row in enumerate(zip(*(values[name] for name in columns), strict=True) if values else ()):
+        place = f"row {first + number}"
+        yield Fault(place, f"{path}, {place}: {faults[number]}") if number in faults else Row(place, row)
+
+
+def _check_texts(place: str, values: Any, longest: int) -> None:
+    """Refuse texts that are too long, and references of a damaged file to texts that it does not have."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if pa.types.is_dictionary(values.type):
+        bounds, values = pc.min_max(values.indices).as_py(), values.dictionary
+        if bounds["max"] is not None and not 0 <= bounds["min"] <= bounds["max"] < len(values):
+            raise Sen2ProError(f"{place}: this is not a whole Parquet file: texts are missing")
+    is_text = pa.types.is_string(values.type) or pa.types.is_large_string(values.type)
+    if is_text and (pc.max(pc.binary_length(values)).as_py() or 0) > longest:
+        raise Sen2ProError(f"{place}: a text is longer than {longest:,} bytes")
+
+
+def _readable(column: Any, faults: dict[int, str]) -> list[Any]:
+    """Return the values of a column; note the rows whose value cannot be read."""
+    import pyarrow as pa
+
+    try:
+        return column_values(column)
+    except (UnicodeDecodeError, pa.ArrowException, OverflowError, ValueError):
+        found: list[Any] = [None] * len(column)
+    for row in range(len(column)):
+        try:
+            found[row] = column[row].as_py()
+        except UnicodeDecodeError as error:
+            faults[row] = f"not UTF-8 (byte {error.start + 1}: {error.reason})"
+        except (pa.ArrowException, OverflowError, ValueError) as error:  # a date of the year 100,000, for instance
+            faults[row] = f"a value that cannot be read: {error}"
+    return found

@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sen2pro.errors import Sen2ProError
-from sen2pro.io.atomic import replacing
-from sen2pro.io.text import check_path
+from sen2pro.io.atomic import check_path, replacing
 
 _PIECE = 1 << 16  # numbers that are read at once: they still lie in the cache when they are looked at
 _TYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BOOL": "|b1", "I64": "<i8", "I32": "<i4"}

@@ -60,7 +60,7 @@ def describe(model: Sen2Pro) -> About:
     """Tell what a model is."""
     import torch
 
-    own = model.encoder.native is not None  # whose batches do not depend on the number of threads
+    own = model.encoder.concurrent  # whose batches do not depend on the number of threads
     threads = 0 if own else torch.get_num_threads()
     return About(model.signature(), model.dim, model.passes, model.encoder.device.type, threads)
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from sen2pro.errors import Sen2ProError, first_line
-from sen2pro.io import parquet
 from sen2pro.io.gaussians import GaussianWriter, Piece, joined, read, stream
+from sen2pro.io.rows import machine_trouble
 
 GROUP = 4096  # rows of a row group
 
@@ -38,7 +38,7 @@ class Regrouped:
 
 def check_readable(path: Path, error: Sen2ProError) -> None:
     """Raise if a part could not be read because of the machine: then the part is not to blame, and stays."""
-    behind = parquet.trouble(error)
+    behind = machine_trouble(error)
     if behind is not None:
         why = first_line(behind) or type(behind).__name__
         raise Sen2ProError(

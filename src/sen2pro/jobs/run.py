@@ -15,10 +15,10 @@ from pathlib import Path
 
 from sen2pro.errors import Sen2ProError, one_of
 from sen2pro.io import shards as shard_files
-from sen2pro.io.atomic import FULL_DISK
+from sen2pro.io.atomic import FULL_DISK, check_path
 from sen2pro.io.gaussians import GaussianWriter
 from sen2pro.io.inputs import InputFile, Inputs, expand
-from sen2pro.io.text import LONGEST_LINE, check_path
+from sen2pro.io.rows import LONGEST_LINE
 from sen2pro.jobs import plan as plans
 from sen2pro.jobs.engines import Engine, InProcess, Model, Processes
 from sen2pro.jobs.folder import RunFolder, tidy
@@ -80,12 +80,12 @@ def encode_files(
     model
         A `Sen2Pro`, its `Settings`, or a function that loads one.
     inputs
-        Files, a folder or a pattern (see `sen2pro.io.inputs.expand`), read one after the other as `Source` reads
+        Files, a folder or a pattern (see `sen2pro.io.inputs.expand`), read one after the other as `sentences` reads
         them; `-` is standard input, which can be read only once, so such a run cannot be resumed.
     output
         A .parquet or .safetensors file; with `shards` the name of a new folder.
     column, id_column, skip_blank, longest_line
-        As for `sen2pro.io.sentences.Source`.
+        As for `sen2pro.io.inputs.sentences`.
     keep
         Other columns to keep: texts, numbers or truths.
     text

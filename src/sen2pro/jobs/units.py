@@ -18,10 +18,9 @@ from typing import Any
 from sen2pro.errors import Sen2ProError, Sen2ProWarning, TruncationWarning, first_line
 from sen2pro.io import documents, encoding
 from sen2pro.io.gaussians import GaussianWriter, Piece, outline
-from sen2pro.io.rows import Document
-from sen2pro.io.sentences import Fault, Record
+from sen2pro.io.inputs import Record, printable
+from sen2pro.io.rows import Fault
 from sen2pro.io.shards import MOST_SKIPPED
-from sen2pro.io.text import printable
 from sen2pro.model import Sen2Pro
 from sen2pro.validation import is_blank
 
@@ -169,7 +168,7 @@ def _encoded(model: Sen2Pro, rows: Rows, how: How, advance: Advance) -> Piece:
 
 
 def _value(record: Record, name: str, kind: str) -> Any:
-    value = record.metadata.get(name) if isinstance(record, Document) else None
+    value = record.metadata.get(name)
     return float(value) if kind == "double" and value is not None else value
 
 

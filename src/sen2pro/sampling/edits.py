@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
-from sen2pro.encoder.keys import key
+from sen2pro.encoder.backend import key
 
 # Scripts that are written without spaces: Thai to Myanmar, Khmer, kana, Han.
 _UNSPACED = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]")

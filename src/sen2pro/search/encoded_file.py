@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sen2pro.errors import Sen2ProError, Sen2ProWarning, one_of, short_repr
+from sen2pro.io.atomic import check_path
 from sen2pro.io.gaussians import Piece, outline, stream
-from sen2pro.io.text import check_path
 from sen2pro.search.encoding import Encoded
 from sen2pro.search.rows import LARGEST_WHOLE, Value, check_key
 from sen2pro.signature import Signature

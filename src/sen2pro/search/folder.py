@@ -18,11 +18,11 @@ import xxhash
 from numpy.typing import NDArray
 
 from sen2pro.errors import Sen2ProError
-from sen2pro.io import documents, parquet, tensors
-from sen2pro.io.atomic import is_temporary, read_unchanged, replacing_folder
+from sen2pro.io import documents, tensors
+from sen2pro.io.atomic import check_path, is_temporary, read_unchanged, replacing_folder
 from sen2pro.io.documents import COUNT, TEXT, mapping, record
+from sen2pro.io.rows import open_parquet, parquet_batches
 from sen2pro.io.tensors import Expected
-from sen2pro.io.text import check_path
 from sen2pro.search.faiss_store import FaissStore, library
 from sen2pro.search.rows import ABOUT, Rows, Value, check_ids, check_metadata
 from sen2pro.search.store import About
@@ -174,13 +174,13 @@ def _read_texts(path: Path, count: int) -> tuple[list[str], list[str], list[dict
 def _batches(path: Path, count: int) -> Iterator[dict[str, list[str]]]:
     import pyarrow as pa
 
-    with parquet.opened(path) as file:
+    with open_parquet(path) as file:
         schema = file.schema_arrow
         if schema.names != ["id", "text", "metadata"] or set(schema.types) != {pa.string()}:
             raise Sen2ProError(f"{path} must have the columns id, text and metadata, all of texts")
         if file.metadata.num_rows != count:
             raise Sen2ProError(f"{path} has {file.metadata.num_rows} rows, but the index {count}")
-        for batch in parquet.batches(file, _BATCH):
+        for batch in parquet_batches(file, _BATCH):
             columns = {name: batch.column(name).to_pylist() for name in schema.names}
             if any(value is None for values in columns.values() for value in values):
                 raise Sen2ProError(f"{path}: a row has no id, text or metadata")

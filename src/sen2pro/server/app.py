@@ -14,7 +14,7 @@ from sen2pro import __version__
 from sen2pro.server.auth import Keys
 from sen2pro.server.engine import Engine
 from sen2pro.server.http_errors import RequestError, error_response
-from sen2pro.server.routes import openai, own, search_and_classify, tei
+from sen2pro.server.routes import openai, own, tei
 from sen2pro.server.routes import page as page_files
 from sen2pro.server.service import Service
 from sen2pro.server.serving import Serving
@@ -69,7 +69,7 @@ def create_app(
     hosts = serving.trusted_hosts(bool(len(keys)))
     if hosts:
         app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(hosts), www_redirect=False)
-    for module in (openai, tei, own, search_and_classify):
+    for module in (openai, tei, own):
         app.include_router(module.router)
     if page:
         app.include_router(page_files.router)

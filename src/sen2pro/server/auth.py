@@ -12,7 +12,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from sen2pro.errors import Sen2ProError
-from sen2pro.io.text import check_path, lines, open_binary
+from sen2pro.io.atomic import check_path
+from sen2pro.io.rows import lines, open_binary
 
 VARIABLE = "SEN2PRO_API_KEYS"
 BROWSER_CHALLENGE = 'Basic realm="sen2pro: any name, and an API key as the password", charset="UTF-8"'

@@ -1,4 +1,4 @@
-"""A small cache of what was made from the texts of a request: indexes of documents, classifiers of examples."""
+"""A small cache of objects made from the texts of a request: indexes of documents, classifiers of examples."""
 
 from __future__ import annotations
 
@@ -15,16 +15,15 @@ class Cache(Generic[Value]):
     """The values that were used last, bounded in number and in bytes. Only the hash of its texts finds a value.
 
     >>> cache = Cache[int](entries=2)
-    >>> cache.put("a", 1, size=8), cache.put("b", 2, size=8), cache.put("c", 3, size=8)
-    (None, None, None)
+    >>> for number, key in enumerate("abc"):
+    ...     cache.put(key, number, size=8)
     >>> cache.get("a"), cache.get("c")
-    (None, 3)
+    (None, 2)
     """
 
     def __init__(self, entries: int = _ENTRIES, most_bytes: int = _BYTES) -> None:
-        self.entries, self.most_bytes = entries, most_bytes
+        self.entries, self.most_bytes, self._bytes = entries, most_bytes, 0
         self._values: OrderedDict[str, tuple[Value, int]] = OrderedDict()
-        self._bytes = 0
 
     def __len__(self) -> int:
         return len(self._values)
@@ -38,10 +37,8 @@ class Cache(Generic[Value]):
 
     def put(self, key: str, value: Value, size: int) -> None:
         """Keep a value of about `size` bytes, and drop the values that were not used for the longest time."""
-        if key in self._values:
-            self._bytes -= self._values.pop(key)[1]
+        self._bytes += size - self._values.pop(key, (None, 0))[1]
         self._values[key] = value, size
-        self._bytes += size
         while self._values and (len(self._values) > self.entries or self._bytes > self.most_bytes):
             self._bytes -= self._values.popitem(last=False)[1][1]
 
@@ -53,7 +50,6 @@ def key_of(texts: Sequence[str]) -> str:
     False
     """
     digest = hashlib.blake2b(digest_size=16)
-    for text in texts:
-        data = text.encode()
+    for data in (text.encode() for text in texts):
         digest.update(len(data).to_bytes(8, "big") + data)
     return digest.hexdigest()

@@ -1,10 +1,10 @@
-"""The model side of the server: texts checked and tokenised once, and the jobs that the worker runs on them."""
+"""The model side of the server: texts are checked and tokenized once, and jobs run on their tokens."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, NamedTuple, TypedDict
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
@@ -12,7 +12,8 @@ import torch
 from sen2pro.calibration.comparison import Comparison
 from sen2pro.encoder.backend import Tokens
 from sen2pro.errors import Sen2ProError
-from sen2pro.estimation.specificity import Explanation, explain, without_each_word
+from sen2pro.estimation import specificity
+from sen2pro.estimation.specificity import Explanation, explain
 from sen2pro.gaussian import Gaussian
 from sen2pro.model import Sen2Pro
 from sen2pro.sampling.passes import LARGEST
@@ -32,55 +33,13 @@ _SENT = 10_000  # characters of a filter, to be sent to a database
 _WARM_UP = "A short one.", "A sentence of some more words, so that the network runs once.", "word " * 200
 
 
-class Text(NamedTuple):
-    """A checked text with its tokens, cut to the length that the network takes; `whole` says whether all of it fits."""
-
-    text: str
-    tokens: Tokens
-    whole: bool
-
-    @property
-    def count(self) -> int:
-        """The number of its tokens."""
-        return len(self.tokens.ids[0])
-
-    @property
-    def weight(self) -> int:
-        """The cost of its pass in tokens: to cut a very long text takes longer than to run the rest."""
-        return max(self.count, len(self.text) // _CHARACTERS)
-
-
-class Distribution(NamedTuple):
+class TextGaussian(NamedTuple):
     """The Gaussian of one text: mean and variance (k,), total variance, and coverage if a head was used."""
 
     mean: Array
     variance: Array
     total: float
     coverage: float | None
-
-    def to_json(self) -> dict[str, object]:
-        """Return the Gaussian as JSON."""
-        return self._asdict()
-
-
-class Specific(NamedTuple):
-    """How specific one text is."""
-
-    score: float
-    at_length: float
-    value: float
-
-    def to_json(self) -> dict[str, object]:
-        """Return the numbers as JSON."""
-        return self._asdict()
-
-
-class Label(TypedDict):
-    """The label of one text, and the probability of every class."""
-
-    label: str | int | bool
-    probability: float
-    probabilities: dict[str, float]
 
 
 class SearchResult(NamedTuple):
@@ -100,7 +59,7 @@ class SearchOptions(NamedTuple):
 
 
 class Engine:
-    """A model with the jobs that requests run on it.
+    """A model with the jobs that requests run on it. A unit of a job is one row of `Tokens`, or a pair of rows.
 
     Parameters
     ----------
@@ -121,106 +80,98 @@ class Engine:
     def batch_tokens(self) -> int:
         """The number of tokens in a batch that the network runs efficiently."""
         threads, passes = torch.get_num_threads(), 1.0
-        if self.model.encoder.native is not None:
+        if self.model.encoder.concurrent:
             # One pass of the largest size, or two per thread: short texts in one pass, long texts in the other.
             passes = LARGEST if threads == 1 else 2.0 * threads
         return int(self.model.encoder.token_budget * passes)
 
+    # Texts. These methods may run beside the worker.
+
     def prompt(self, name: str | None = None) -> str:
         """Return the text of one of the model's prompts, by default the one that it always uses."""
         return self.model.encoder.prompt(None, name)
-
-    # Texts. These methods may run beside the worker.
-
-    def check(self, texts: Sequence[str]) -> list[str]:
-        """Return texts that are not blank; an error names the number of the text."""
-        return check_sentences(texts)
-
-    def tokenize(self, texts: Sequence[str], prompt: str = "") -> list[Text]:
-        """Return checked texts with their tokens."""
-        tokens = self.model.encoder.tokenize(texts, prompt)
-        return [Text(text, tokens.rows([row]), not tokens.is_cut[row]) for row, text in enumerate(texts)]
 
     def decode(self, given: Sequence[str | list[int]]) -> list[str]:
         """Return texts as they are, and lists of token ids as text."""
         return [each if isinstance(each, str) else self._text_of(each) for each in given]
 
     def _text_of(self, ids: Sequence[int]) -> str:
-        size = self.model.encoder.texts.size
+        size = self.model.encoder.tokenizer.size
         if any(not 0 <= number < size for number in ids):
             raise Sen2ProError(f"a token id is outside this model's vocabulary of {size} tokens; send texts instead")
-        text = self.model.encoder.texts.text(ids)
+        text = self.model.encoder.tokenizer.text(ids)
         if not text.strip():
             raise Sen2ProError("a list of token ids is empty, or has only special tokens")
         return text
 
+    def check(self, texts: Sequence[str]) -> list[str]:
+        """Return texts that are not blank; an error names the number of the text."""
+        return check_sentences(texts)
+
+    def tokenize(self, texts: Sequence[str], prompt: str = "") -> Tokens:
+        """Return checked texts with their tokens."""
+        return self.model.encoder.tokenize(texts, prompt)
+
     def list_tokens(self, texts: Sequence[str], special: bool) -> list[tuple[int, bytes]]:
         """Return the number of tokens of each text and all of them as JSON; long texts are not cut."""
-        every = [self.model.encoder.texts.pieces(text, special=special) for text in texts]
+        every = [self.model.encoder.tokenizer.pieces(text, special=special) for text in texts]
         return [(len(pieces), to_json([piece.to_json() for piece in pieces])) for pieces in every]
 
     # Jobs. The worker runs them.
 
-    def vectors(self, prompt: str, normalize: bool | None = None) -> BatchJob[Text, Array]:
+    def vectors(self, prompt: str, normalize: bool | None = None) -> BatchJob[Tokens, Array]:
         """Return the job of plain vectors; `normalize` is that of the model unless a request decides otherwise."""
         sampler = self.model.sampler
 
-        def run(units: list[Text]) -> Sequence[Array]:
-            states = sampler.run_plain(_tokens(units))
+        def run(units: list[Tokens]) -> Sequence[Array]:
+            states = sampler.run_plain(Tokens.join(units))
             return list(sampler.finish(states.vectors, normalize=normalize))
 
         return BatchJob(("vectors", prompt, normalize), run)
 
-    def distributions(self, prompt: str) -> BatchJob[Text, Distribution]:
+    def distributions(self, prompt: str) -> BatchJob[Tokens, TextGaussian]:
         """Return the job of Gaussians."""
 
-        def run(units: list[Text]) -> list[Distribution]:
-            gaussian = self.model.encode(_tokens(units), show_progress_bar=False)
+        def run(units: list[Tokens]) -> list[TextGaussian]:
+            gaussian = self.model.encode(Tokens.join(units), show_progress_bar=False)
             totals, cover = gaussian.total_variance.tolist(), gaussian.coverage
             covers: list[float | None] = [None] * len(units) if cover is None else cover.tolist()
-            return [Distribution(*row) for row in zip(gaussian.mean, gaussian.variance, totals, covers, strict=True)]
+            return [TextGaussian(*row) for row in zip(gaussian.mean, gaussian.variance, totals, covers, strict=True)]
 
         return BatchJob(("distributions", prompt), run)
 
-    def gaussian(self, rows: Sequence[Distribution], prompt: str = "") -> Gaussian:
+    def gaussian(self, rows: Sequence[TextGaussian], prompt: str = "") -> Gaussian:
         """Return the results of `distributions` as one Gaussian (n, k)."""
         mean, variance = np.stack([row.mean for row in rows]), np.stack([row.variance for row in rows])
         coverage = None if rows[0].coverage is None else np.array([row.coverage for row in rows], np.float32)
         return Gaussian(mean, variance, self.model.signature(prompt), coverage)
 
-    def comparisons(self) -> BatchJob[tuple[Text, Text], Comparison]:
-        """Return the job of comparisons; units are pairs."""
+    def comparisons(self) -> BatchJob[Tokens, Comparison]:
+        """Return the job of comparisons; a unit has the two rows of a pair."""
 
-        def run(pairs: list[tuple[Text, Text]]) -> list[Comparison]:
-            first, second = ([pair[side] for pair in pairs] for side in (0, 1))
-            return self.model.compare_pairs(_tokens(first), _tokens(second))
+        def run(pairs: list[Tokens]) -> list[Comparison]:
+            tokens = Tokens.join(pairs)
+            first, second = (tokens.rows(range(side, len(tokens), 2)) for side in (0, 1))
+            return self.model.compare_pairs(first, second)
 
         return BatchJob(("comparisons",), run)
 
-    def specificity(self) -> BatchJob[Text, Specific]:
-        """Return the job of specificity."""
+    def specificity(self) -> BatchJob[Tokens, dict[str, float]]:
+        """Return the job of specificity: score, score at the length, and value."""
 
-        def run(units: list[Text]) -> list[Specific]:
-            found = self.model.specificity(_tokens(units), show_progress_bar=False)
-            columns = found.score.tolist(), found.at_length.tolist(), found.value.tolist()
-            return [Specific(*row) for row in zip(*columns, strict=True)]
+        def run(units: list[Tokens]) -> list[dict[str, float]]:
+            found = self.model.specificity(Tokens.join(units), show_progress_bar=False)
+            rows = zip(found.score.tolist(), found.at_length.tolist(), found.value.tolist(), strict=True)
+            return [{"score": score, "at_length": at_length, "value": value} for score, at_length, value in rows]
 
         return BatchJob(("specificity",), run)
 
-    def without_each_word(self, words: Sequence[str]) -> list[str]:
-        """Return the texts that an explanation encodes: all words, and all but one; of a single word nothing."""
-        return without_each_word(words) if len(words) > 1 else []
-
-    def explanation(self, words: Sequence[str], vectors: Sequence[Array]) -> Explanation:
-        """Return how far the meaning moves without each word, from the vectors of `without_each_word`."""
-        return explain(words, np.array(vectors))
-
-    def search(self, index: Index, options: SearchOptions) -> BatchJob[Text, SearchResult]:
+    def search(self, index: Index, options: SearchOptions) -> BatchJob[Tokens, SearchResult]:
         """Return the job of searches in an index with these options."""
 
-        def run(units: list[Text]) -> list[SearchResult]:
+        def run(units: list[Tokens]) -> list[SearchResult]:
             found = index.search(
-                [unit.text for unit in units], options.k, where=options.where, precision=options.precision,
+                _texts(units), options.k, where=options.where, precision=options.precision,
                 certainty=options.certainty,
             )  # fmt: skip
             return [SearchResult(result.to_json(), sum(len(hit.text) for hit in result)) for result in found]
@@ -233,33 +184,33 @@ class Engine:
         rows = self.rows if index is self.index else len(index)
         return options.k // _HITS + rows * (1 + values) // _ROWS + len(repr(options.where)) // _SENT
 
-    def indexing(self, index: Index) -> BatchJob[tuple[int, Text], None]:
+    def indexing(self, index: Index) -> BatchJob[tuple[int, Tokens], None]:
         """Return the job that adds documents to an index; units are the number of a document, its id, and its text."""
 
-        def run(units: list[tuple[int, Text]]) -> list[None]:
+        def run(units: list[tuple[int, Tokens]]) -> list[None]:
             # A request that was cancelled may have added some of them already.
-            texts, ids = [text.text for _, text in units], [number for number, _ in units]
-            index.add(texts, ids=ids, duplicates="replace", show_progress_bar=False)
+            numbers, texts = [number for number, _ in units], _texts([tokens for _, tokens in units])
+            index.add(texts, ids=numbers, duplicates="replace", show_progress_bar=False)
             return [None] * len(units)
 
         return BatchJob(("indexing", id(index)), run, own_worker=True)
 
-    def labels(self, classifier: Sen2ProClassifier) -> BatchJob[Text, Label]:
+    def labels(self, classifier: Sen2ProClassifier) -> BatchJob[Tokens, dict[str, object]]:
         """Return the job of classification."""
 
-        def run(units: list[Text]) -> list[Label]:
-            rows = classifier.predict_proba([unit.text for unit in units], show_progress_bar=False)
-            return labels_of(classifier, rows)
+        def run(units: list[Tokens]) -> list[dict[str, object]]:
+            return labels_of(classifier, classifier.predict_proba(_texts(units), show_progress_bar=False))
 
         return BatchJob(("labels", id(classifier)), run)
 
     def warm_up(self) -> None:
         """Run every job once: the first pass of a network takes longer, and an error should show at the start."""
-        units = self.tokenize(_WARM_UP, self.prompt())
+        tokens = self.tokenize(_WARM_UP, self.prompt())
+        units = [tokens.rows([i]) for i in range(len(tokens))]
         self.vectors(self.prompt()).run(units)
         self.distributions(self.prompt()).run(units[:2])
         if self.compares:
-            self.comparisons().run([(units[0], units[1])])
+            self.comparisons().run([tokens.rows([0, 1])])
         if self.specifies:
             self.specificity().run(units)
         if self.index is not None:
@@ -268,7 +219,26 @@ class Engine:
             self.labels(self.classifier).run(units[:1])
 
 
-def labels_of(classifier: Sen2ProClassifier, rows: Array64) -> list[Label]:
+def weight(tokens: Tokens) -> int:
+    """Return the cost of a pass in tokens: to cut a very long text takes longer than to run the rest."""
+    return sum(max(len(ids), len(text) // _CHARACTERS) for ids, text in zip(tokens.ids, tokens.texts, strict=True))
+
+
+def _texts(units: Sequence[Tokens]) -> list[str]:
+    return [unit.texts[0] for unit in units]
+
+
+def without_each_word(words: Sequence[str]) -> list[str]:
+    """Return the texts that an explanation encodes: all words, and all but one; of a single word nothing."""
+    return specificity.without_each_word(words) if len(words) > 1 else []
+
+
+def explanation(words: Sequence[str], vectors: Sequence[Array]) -> Explanation:
+    """Return how far the meaning moves without each word, from the vectors of `without_each_word`."""
+    return explain(words, np.array(vectors))
+
+
+def labels_of(classifier: Sen2ProClassifier, rows: Array64) -> list[dict[str, object]]:
     """Return the most likely label and all probabilities of texts, from what a classifier predicts for them (n, c)."""
     labels = classifier.classes_.tolist()
     return [
@@ -284,10 +254,6 @@ def labels_of(classifier: Sen2ProClassifier, rows: Array64) -> list[Label]:
 def comparison_to_json(comparison: Comparison) -> dict[str, object]:
     """Return a comparison as JSON, with its verdict and its answer in words."""
     return {**asdict(comparison), "word": comparison.word, "answer": str(comparison)}
-
-
-def _tokens(texts: Sequence[Text]) -> Tokens:
-    return Tokens.join([text.tokens for text in texts])
 
 
 def _works(answer: Callable[[], object]) -> bool:

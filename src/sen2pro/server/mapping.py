@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 
@@ -16,7 +18,7 @@ _DEVIATIONS = 2.0  # that an ellipse covers: it holds 86 % of a Gaussian in the 
 _MOST_GROUPS = 8
 _LEAST_TEXTS = 6  # for more than one group
 _TEXTS_PER_GROUP = 4  # on average, at least
-_STARTS, _ROUNDS = 10, 50  # of k-means; with 4 starts a map of 20 texts had odd groups
+_NAMED = 2000  # characters of a text in which words for the names are looked for
 _WORD = re.compile(r"[^\W\d_]{3,20}(?:['’][^\W\d_]{1,3})?")
 _COMMON_WORDS = (
     "about after again all also and any are because been before being both but can can't could did does doing don't "
@@ -107,56 +109,26 @@ def ellipses(covariances: Array64) -> Array64:
 
 
 def find_groups(directions: Array64, cosines: Array64) -> Labels:
-    """Return the group of each of n unit vectors (n, k): k-means, with the number of groups of the best silhouette.
+    """Return the group of each of n unit vectors (n, k): Ward's clusters, as many as have the best silhouette.
 
     >>> directions = np.repeat(np.eye(3), 4, axis=0)
     >>> find_groups(directions + 1e-3 * np.arange(36).reshape(12, 3), directions @ directions.T).tolist()
     [0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2]
     """
-    count = len(directions)
+    from scipy.cluster.hierarchy import fcluster, linkage  # takes a tenth of a second, and only maps need it
+
+    count, distinct = len(directions), len(np.unique(directions.round(6), axis=0))
     best, groups = -np.inf, np.zeros(count, np.int64)
-    distinct = len(np.unique(directions.round(6), axis=0))
     if count < _LEAST_TEXTS or distinct < 3:
         return groups
-    distances = np.sqrt(np.maximum(2 - 2 * cosines, 0))
+    tree, distances = linkage(directions, "ward"), np.sqrt(np.maximum(2 - 2 * cosines, 0))
     for number in range(2, min(_MOST_GROUPS, distinct - 1, max(2, count // _TEXTS_PER_GROUP)) + 1):
-        found = _k_means(directions, number)
+        found = fcluster(tree, number, "maxclust")
         separation = _silhouette(distances, found)
         if separation > best:
             best, groups = separation, found
     order = {group: number for number, group in enumerate(dict.fromkeys(groups.tolist()))}
     return np.array([order[group] for group in groups.tolist()], np.int64)
-
-
-def _k_means(rows: Array64, number: int) -> Labels:
-    """Return the best of some runs of k-means: the group of each row (n, k)."""
-    random = np.random.default_rng(0)
-    best, groups = np.inf, np.zeros(len(rows), np.int64)
-    for _ in range(_STARTS):
-        centres = rows[[int(random.integers(len(rows)))]]
-        while len(centres) < number:  # k-means++: rows far from all centres are likely
-            away = _squares(rows, centres).min(axis=1)
-            total = away.sum()
-            row = int(random.choice(len(rows), p=away / total)) if total else int(random.integers(len(rows)))
-            centres = np.vstack([centres, rows[row]])
-        found = np.zeros(0, np.int64)
-        for _ in range(_ROUNDS):
-            squares = _squares(rows, centres)
-            before, found = found, squares.argmin(axis=1)
-            if np.array_equal(before, found):
-                break
-            for group in np.unique(found):
-                centres[group] = rows[found == group].mean(axis=0)
-        error = float(squares.min(axis=1).sum())
-        if error < best - 1e-12:
-            best, groups = error, found
-    return groups
-
-
-def _squares(rows: Array64, centres: Array64) -> Array64:
-    """Return the squared distance of each row to each centre (n, m)."""
-    lengths = (rows**2).sum(axis=1)[:, None] + (centres**2).sum(axis=1)
-    return np.asarray(np.maximum(lengths - 2 * rows @ centres.T, 0))
 
 
 def _silhouette(distances: Array64, groups: Labels) -> float:
@@ -177,18 +149,15 @@ def name_groups(texts: Sequence[str], groups: Labels) -> tuple[str, ...]:
     >>> name_groups(texts, np.array([0, 0, 1, 1]))
     ('rain, stopped', 'tea, hot')
     """
-    words = [dict.fromkeys(word.lower() for word in _WORD.findall(text)) for text in texts]
-    total = Counter(word for each in words for word in each if word not in _COMMON)
-    names: list[str] = []
+    found = [dict.fromkeys(word.lower() for word in _WORD.findall(text[:_NAMED])) for text in texts]
+    words = [[word for word in each if word not in _COMMON] for each in found]
+    total, names = Counter(chain.from_iterable(words)), []
     for group in range(int(groups.max(initial=0)) + 1):
         members = [each for each, own in zip(words, groups.tolist(), strict=True) if own == group]
-        inside = Counter(word for each in members for word in each if word not in _COMMON)
-        rest = max(len(texts) - len(members), 1)
-
-        def weight(word: str, inside: Counter[str] = inside, size: int = len(members), rest: int = rest) -> float:
-            here, elsewhere = inside[word] / size, (total[word] - inside[word]) / rest
-            return float(here * np.log((here + 0.05) / (elsewhere + 0.05)))
-
-        typical = sorted(inside, key=weight, reverse=True)[:2]  # stable: in the order of the texts
+        weights: dict[str, float] = {}
+        for word, count in Counter(chain.from_iterable(members)).items():
+            here, elsewhere = count / len(members), (total[word] - count) / max(len(texts) - len(members), 1)
+            weights[word] = here * math.log((here + 0.05) / (elsewhere + 0.05))
+        typical = sorted(weights, key=weights.__getitem__, reverse=True)[:2]  # stable: in the order of the texts
         names.append(", ".join(typical) or f"group {group + 1}")
     return tuple(names)

@@ -114,12 +114,7 @@ def _signals_end_here() -> Iterator[None]:
 def _listen(serving: Serving) -> socket.socket:
     """Open the socket, so that an error about the port comes before anything else."""
     family = socket.AF_INET6 if ":" in serving.host else socket.AF_INET
-    listening = socket.socket(family)
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        listening.bind((serving.host, serving.port))
-        listening.listen(_BACKLOG)  # from here on a client can connect
+        return socket.create_server((serving.host, serving.port), family=family, backlog=_BACKLOG)
     except OSError as error:
-        listening.close()
         raise Sen2ProError(f"cannot listen on {serving.host}, port {serving.port}: {error.strerror}") from None
-    return listening

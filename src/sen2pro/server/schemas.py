@@ -6,7 +6,7 @@ Settings, signatures, comparisons and hits are derived from the types of the lib
 from __future__ import annotations
 
 from dataclasses import MISSING, fields
-from typing import Annotated, Any, Literal, get_type_hints
+from typing import Annotated, Any, Generic, Literal, TypeVar, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
@@ -41,14 +41,13 @@ class Strict(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", hide_input_in_errors=True)
 
 
-def example(kind: type[BaseModel], /, **content: Any) -> None:
-    """Give a model an example for the OpenAPI document."""
-    kind.model_config["json_schema_extra"] = {"examples": [content]}
-    kind.model_rebuild(force=True)
+def _example(**content: object) -> dict[str, Any]:
+    """Return the configuration that shows an example of a body in the OpenAPI document."""
+    return {"examples": [content]}
 
 
 def _of_dataclass(kind: type, name: str, **changed: Any) -> Any:
-    """Return a pydantic model with the fields of a dataclass of the library's, some of them changed or added."""
+    """Return a pydantic model with the fields of a dataclass of the library, some of them changed or added."""
     hints = get_type_hints(kind)
     own: dict[str, Any] = {
         each.name: (hints[each.name], ... if each.default is MISSING and each.default_factory is MISSING else None)
@@ -57,22 +56,18 @@ def _of_dataclass(kind: type, name: str, **changed: Any) -> Any:
     return create_model(name, __doc__=(kind.__doc__ or "").split("\n\n")[0], **{**own, **changed})
 
 
-def _settings() -> Any:
-    """Return a pydantic model of the settings that may stand in a file, with their help."""
-    shown = {each.name: each for each in fields(Settings) if each.name in DATA}
-    columns: dict[str, Any] = {
-        name: (Any, Field(each.default, description=each.metadata["help"])) for name, each in shown.items()
-    }
-    return create_model("Settings", __doc__="How the server encodes: the operator's choice.", **columns)
-
-
-ServedSettings: Any = _settings()
+_SETTINGS: dict[str, Any] = {
+    each.name: (Any, Field(each.default, description=each.metadata["help"]))
+    for each in fields(Settings)
+    if each.name in DATA
+}
+ServedSettings: Any = create_model("Settings", __doc__="The operator's settings of the encoder.", **_SETTINGS)
 ServedSignature: Any = _of_dataclass(Signature, "Signature")
 
 # OpenAI.
 
 
-class EmbeddingsRequest(Lenient):
+class EmbeddingsRequest(Lenient, json_schema_extra=_example(input=[_MAN, _GUITAR], model="all-MiniLM-L6-v2")):
     """The body of `/v1/embeddings`."""
 
     input: Inputs
@@ -80,9 +75,6 @@ class EmbeddingsRequest(Lenient):
     encoding_format: Literal["float", "base64"] | None = Field("float", description="null is the same as float.")
     dimensions: int | None = Field(None, description="Refused unless it is the model's own number.")
     user: str | None = None
-
-
-example(EmbeddingsRequest, input=[_MAN, _GUITAR], model="all-MiniLM-L6-v2")
 
 
 class Embedding(BaseModel):
@@ -107,12 +99,6 @@ class Embeddings(BaseModel):
     data: list[Embedding]
     model: str
     usage: Usage
-
-
-example(
-    Embeddings, object="list", data=[{"object": "embedding", "index": 0, "embedding": [0.021, -0.034]}],
-    model="all-MiniLM-L6-v2", usage={"prompt_tokens": 9, "total_tokens": 9},
-)  # fmt: skip
 
 
 class Model(BaseModel):
@@ -152,21 +138,20 @@ class OpenAIErrorBody(BaseModel):
 # text-embeddings-inference.
 
 
-class _Tei(Lenient):
+class TeiOptions(Lenient):
+    """The options of a text in TEI's dialect."""
+
     truncate: bool | None = Field(None, description="Cut a text that is too long; by default as the operator says.")
     truncation_direction: Literal["right", "Right"] = Field("right", description="Only the end is ever cut.")
     prompt_name: str | None = Field(None, description="A prompt of the model's, by name.")
 
 
-class EmbedRequest(_Tei):
+class EmbedRequest(TeiOptions, json_schema_extra=_example(inputs=[_MAN, _GUITAR])):
     """The body of `/embed`."""
 
     inputs: Inputs
     normalize: bool | None = Field(None, description="Scale to length 1, or not; by default as the model is made.")
     dimensions: int | None = Field(None, description="Refused unless it is the model's own number.")
-
-
-example(EmbedRequest, inputs=[_MAN, _GUITAR])
 
 
 class SimilarityInput(Lenient):
@@ -176,25 +161,22 @@ class SimilarityInput(Lenient):
     sentences: Strings
 
 
-class SimilarityRequest(Lenient):
+class SimilarityRequest(
+    Lenient,
+    json_schema_extra=_example(inputs={"source_sentence": _MAN, "sentences": [_GUITAR, "The market fell."]}),
+):
     """The body of `/similarity`."""
 
     inputs: SimilarityInput
-    parameters: _Tei | None = None
+    parameters: TeiOptions | None = None
 
 
-example(SimilarityRequest, inputs={"source_sentence": _MAN, "sentences": [_GUITAR, "The market fell."]})
-
-
-class TokenizeRequest(Lenient):
+class TokenizeRequest(Lenient, json_schema_extra=_example(inputs=_MAN)):
     """The body of `/tokenize`."""
 
     inputs: Texts
     add_special_tokens: bool = True
     prompt_name: str | None = None
-
-
-example(TokenizeRequest, inputs=_MAN)
 
 
 class Token(BaseModel):
@@ -208,7 +190,7 @@ class Token(BaseModel):
 
 
 class Info(BaseModel):
-    """The response of `/info`; besides what text-embeddings-inference says, the settings and the signature."""
+    """The response of `/info`; besides the fields of text-embeddings-inference, the settings and the signature."""
 
     model_id: str
     model_sha: str
@@ -237,18 +219,25 @@ class TeiError(BaseModel):
 
 # Our own.
 
+Row = TypeVar("Row")
 
-class DistributionsRequest(Strict):
+
+class Answer(BaseModel, Generic[Row]):
+    """The response of our own routes: one row per text, pair or query."""
+
+    data: list[Row]
+    model: str
+    usage: Usage
+
+
+class DistributionsRequest(Strict, json_schema_extra=_example(input=[_MAN, "It happened."])):
     """The body of `/v1/distributions`."""
 
     input: Inputs
     model: str | None = None
 
 
-example(DistributionsRequest, input=[_MAN, "It happened."])
-
-
-class OneDistribution(BaseModel):
+class Distribution(BaseModel):
     """The Gaussian of one text."""
 
     index: int
@@ -258,17 +247,14 @@ class OneDistribution(BaseModel):
     coverage: float | None = Field(description="How well the head knows such text; below 0.01 do not trust it.")
 
 
-class Distributions(BaseModel):
+class Distributions(Answer[Distribution]):
     """The response of `/v1/distributions`."""
 
     object: Literal["list"]
-    data: list[OneDistribution]
-    model: str
     signature: ServedSignature
-    usage: Usage
 
 
-class CompareRequest(Strict):
+class CompareRequest(Strict, json_schema_extra=_example(first=_MAN, second=_GUITAR)):
     """The body of `/v1/compare`: two sentences, or two lists of them, compared pair by pair."""
 
     first: Texts
@@ -276,8 +262,7 @@ class CompareRequest(Strict):
     model: str | None = None
 
 
-example(CompareRequest, first=_MAN, second=_GUITAR)
-OneComparison: Any = _of_dataclass(
+ComparedPair: Any = _of_dataclass(
     Comparison,
     "Comparison",
     doubt=(dict[str, tuple[float, float]], Field(description="Total variance of both sentences, for each source.")),
@@ -286,36 +271,27 @@ OneComparison: Any = _of_dataclass(
 )
 
 
-class Comparisons(BaseModel):
-    """The response of `/v1/compare`."""
-
-    data: list[OneComparison]
-    model: str
-    usage: Usage
-
-
-class SpecificityRequest(Strict):
-    """The body of `/v1/specificity`."""
+class TextsRequest(Strict, json_schema_extra=_example(input=["They did it again.", "The bank closed in 2019."])):
+    """The body of `/v1/specificity` and of `/v1/explain`."""
 
     input: Texts
     model: str | None = None
 
 
-example(SpecificityRequest, input=["They did it again.", "The bank raised its interest rate to 5 percent."])
-OneSpecificity: Any = _of_dataclass(
+TextSpecificity: Any = _of_dataclass(
     Specificity, "Specificity", **dict.fromkeys(("score", "at_length", "value"), (float, ...))
 )
 
 
-class Specificities(BaseModel):
-    """The response of `/v1/specificity`."""
+class TextExplanation(BaseModel):
+    """The words of one text, and how far the meaning moves when each is left out (1 - cosine)."""
 
-    data: list[OneSpecificity]
-    model: str
-    usage: Usage
+    words: list[str]
+    moves: list[float]
+    share: list[float] = Field(description="Each word's share of all moves.")
 
 
-class SearchRequest(Strict):
+class SearchRequest(Strict, json_schema_extra=_example(queries=["how do I reset my password?"], k=3)):
     """The body of `/v1/search`; its options are those of `Index.search`."""
 
     queries: Texts
@@ -329,20 +305,11 @@ class SearchRequest(Strict):
     certainty: float = Field(0.95, gt=0, lt=1, strict=False)
 
 
-example(SearchRequest, queries=["how do I reset my password?"], k=3)
-OneHit: Any = _of_dataclass(Hit, "Hit", metadata=(dict[str, Value], ...))
-OneResult: Any = _of_dataclass(
-    Result, "Result", hits=(list[OneHit], ...), threshold=(float | None, ...), probability=(float | None, ...),
+FoundText: Any = _of_dataclass(Hit, "Hit", metadata=(dict[str, Value], ...))
+FoundTexts: Any = _of_dataclass(
+    Result, "Result", hits=(list[FoundText], ...), threshold=(float | None, ...), probability=(float | None, ...),
     answer=(str | None, Field(description="The id of the answer; null says that there is no good match.")),
 )  # fmt: skip
-
-
-class Results(BaseModel):
-    """The response of `/v1/search`."""
-
-    data: list[OneResult]
-    model: str
-    usage: Usage
 
 
 class Example(Lenient):
@@ -352,7 +319,7 @@ class Example(Lenient):
     label: str = Field(min_length=1, max_length=60)
 
 
-class ClassifyRequest(Strict):
+class ClassifyRequest(Strict, json_schema_extra=_example(input=["The goalkeeper was injured."])):
     """The body of `/v1/classify`."""
 
     input: Texts
@@ -362,59 +329,19 @@ class ClassifyRequest(Strict):
     model: str | None = None
 
 
-example(ClassifyRequest, input=["The goalkeeper was injured."])
-
-
-class OneClass(BaseModel):
-    """The class of one text."""
+class Label(BaseModel):
+    """The label of one text."""
 
     label: str | int | bool
     probability: float
     probabilities: dict[str, float]
 
 
-class Classes(BaseModel):
-    """The response of `/v1/classify`."""
-
-    data: list[OneClass]
-    model: str
-    usage: Usage
-
-
-class ExplainRequest(Strict):
-    """The body of `/v1/explain`."""
-
-    input: Texts
-    model: str | None = None
-
-
-example(ExplainRequest, input=[_MAN])
-
-
-class OneExplanation(BaseModel):
-    """The words of one text, and how far the meaning moves when each is left out (1 - cosine)."""
-
-    words: list[str]
-    moves: list[float]
-    share: list[float] = Field(description="Each word's share of all moves.")
-
-
-class Explanations(BaseModel):
-    """The response of `/v1/explain`."""
-
-    data: list[OneExplanation]
-    model: str
-    usage: Usage
-
-
-class MapRequest(Strict):
+class MapRequest(Strict, json_schema_extra=_example(input=[_MAN, _GUITAR, "The market fell."])):
     """The body of `/v1/map`."""
 
     input: Strings
     model: str | None = None
-
-
-example(MapRequest, input=[_MAN, _GUITAR, "The market fell."])
 
 
 class MapPoint(BaseModel):
@@ -440,10 +367,7 @@ class MapGroup(BaseModel):
     size: int
 
 
-class Map(BaseModel):
+class Map(Answer[MapPoint]):
     """The response of `/v1/map`."""
 
-    data: list[MapPoint]
     groups: list[MapGroup]
-    model: str
-    usage: Usage

@@ -112,3 +112,8 @@ class Service:
             raise RequestError(
                 "invalid", f"this model gives {own} dimensions and no other number of them", "dimensions"
             )
+
+    def public_settings(self) -> dict[str, object]:
+        """Return the settings of the model; of a vocabulary only whether there is one, since it can have any size."""
+        settings = self.engine.model.settings.to_json()
+        return {**settings, "vocabulary": None if settings["vocabulary"] is None else ["..."]}

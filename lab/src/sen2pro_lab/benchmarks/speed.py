@@ -73,7 +73,7 @@ def shares(model: Sen2Pro, sentences: list[str], times: dict[str, list[float]]) 
 
 def matrix_products(model: Sen2Pro, tokens: int) -> Callable[[], None]:
     """Return the work of the linear layers alone, for one pass over these tokens in equal batches of at most 512."""
-    named = model.encoder.network.named_modules()
+    named = model.encoder.transformers.network.named_modules()
     layers = [layer for name, layer in named if isinstance(layer, nn.Linear) and not name.startswith("pooler")]
     sizes = [len(part) for part in np.array_split(np.arange(tokens), -(-tokens // 512))]  # a short rest would be slow
     rows = {width: torch.randn(512, width) for width in {layer.in_features for layer in layers}}

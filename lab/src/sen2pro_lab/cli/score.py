@@ -12,14 +12,10 @@ from sen2pro.cli import options
 from sen2pro.cli.terminal import Console
 from sen2pro.errors import Sen2ProError
 from sen2pro.io.atomic import write_text
-from sen2pro.io.sentences import Source
-from sen2pro.io.text import LONGEST_LINE
+from sen2pro.io.inputs import sentences
+from sen2pro.io.rows import LONGEST_LINE
 
-
-class _PairedSource(Source):
-    """Sentences that stand in pairs with those of another file, so that none may be passed over."""
-
-    _blank = "empty or blank; leave the pair out of both files"
+_BLANK = "the sentence is empty or blank; leave the pair out of both files"
 
 
 @options.with_settings()
@@ -51,7 +47,7 @@ def score(
     path = options.check_output(output, (".tsv", ".jsonl"), (references, candidates)) if output is not None else None
     if references == candidates == "-":
         raise Sen2ProError("only one of references and candidates can come from standard input; give a file")
-    sources = [_PairedSource(place, column, longest_line=longest_line) for place in (references, candidates)]
+    sources = [sentences(place, column, longest_line=longest_line, blank=_BLANK) for place in (references, candidates)]
     expected, given = ([record.text for record in source] for source in sources)
     if len(expected) != len(given):
         counts = f"{references} has {len(expected)} sentences but {candidates} has {len(given)}"

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from sen2pro.errors import Sen2ProError
-from sen2pro.io.sentences import Source
+from sen2pro.io.inputs import sentences
 from sen2pro.validation import Array64
 
 CONCRETE = 4.0  # from this rating on a word counts as concrete
@@ -31,7 +31,7 @@ def norms() -> dict[str, float] | None:
 
 @cache
 def _read(path: Path) -> dict[str, float]:
-    rows = Source(str(path), column="Brysbaert", id_column="Word", skip_blank=True)
+    rows = sentences(path, column="Brysbaert", id_column="Word", skip_blank=True)
     try:
         return {str(row.id).lower(): float(row.text) for row in rows}
     except ValueError as error:

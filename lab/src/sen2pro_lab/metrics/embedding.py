@@ -69,7 +69,7 @@ class BertScore(Metric):
     def __init__(self, model: Sen2Pro) -> None:
         self._score = import_module("bert_score.utils").bert_cos_score_idf
         self._encoder = model.encoder
-        self._tokenizer: Any = copy(model.encoder.tokenizer)
+        self._tokenizer: Any = copy(model.encoder.transformers.source_tokenizer)
         # bert-score cuts texts to this length, and fails where a tokenizer knows no limit and says 10^30
         self._tokenizer.model_max_length = model.encoder.max_length
         if self._tokenizer.pad_token_id is None:
@@ -80,7 +80,7 @@ class BertScore(Metric):
     def _segments(self, candidates: list[str], references: list[str]) -> Any:
         from sen2pro.encoder.dropout import mode
 
-        network, tokenizer = self._encoder.network, self._tokenizer
+        network, tokenizer = self._encoder.transformers.network, self._tokenizer
         weights = defaultdict(lambda: 1.0, {tokenizer.cls_token_id: 0.0, tokenizer.sep_token_id: 0.0})
         with mode(network, sampling=False):
             scores = self._score(network, references, candidates, tokenizer, weights, device=self._encoder.device)

@@ -50,9 +50,9 @@ class WordVectors(Metric):
         if self._encoder is None:
             rows, vectors = _glove()
             return np.asarray(vectors[[rows[word] for word in words(text.lower()) if word in rows]])
-        tokenizer = self._encoder.tokenizer
+        tokenizer = self._encoder.transformers.source_tokenizer
         ids = tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
-        table = self._encoder.network.get_input_embeddings().weight
+        table = self._encoder.transformers.network.get_input_embeddings().weight
         known = [number for number in ids if number != tokenizer.unk_token_id]
         return np.asarray(table[known].detach().float().cpu().numpy(), np.float32)
 

@@ -13,7 +13,7 @@ from pathlib import Path, PurePath
 from typing import Any, TypeVar
 
 from sen2pro.errors import Sen2ProError
-from sen2pro.io.text import open_binary
+from sen2pro.io.rows import open_binary
 
 T = TypeVar("T")
 

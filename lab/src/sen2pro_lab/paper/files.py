@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 from sen2pro.errors import Sen2ProError, has_surrogates
 from sen2pro.io import documents
-from sen2pro.io.text import lines as numbered_lines
-from sen2pro.io.text import open_binary
+from sen2pro.io.rows import lines as numbered_lines
+from sen2pro.io.rows import open_binary
 
 
 class Row(NamedTuple):

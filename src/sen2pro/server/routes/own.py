@@ -1,35 +1,52 @@
-"""Our own routes about texts: distributions, comparisons, specificity, explanations and maps."""
+"""Our own routes, below `/v1`: distributions, comparisons, specificity, words, maps, search and classification."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
+from functools import partial
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
 
 import numpy as np
 from fastapi import APIRouter, Response
 
+from sen2pro.encoder.backend import Tokens
+from sen2pro.errors import Sen2ProError
+from sen2pro.gaussian import Gaussian
+from sen2pro.model import Sen2Pro
+from sen2pro.search.rows import check_where
 from sen2pro.server import schemas
-from sen2pro.server.engine import Distribution, Text, comparison_to_json
+from sen2pro.server.cache import key_of
+from sen2pro.server.engine import (
+    SearchOptions,
+    TextGaussian,
+    comparison_to_json,
+    explanation,
+    labels_of,
+    weight,
+    without_each_word,
+)  # fmt: skip
 from sen2pro.server.http_errors import RequestError, error_docs
 from sen2pro.server.mapping import make_map
-from sen2pro.server.requests import ApiRequest, ApiRoute, data_response
-from sen2pro.server.texts import as_list, read_texts
+from sen2pro.server.requests import ApiRequest
+from sen2pro.server.routing import ApiRoute
 from sen2pro.signature import Signature
+
+if TYPE_CHECKING:
+    from sen2pro.classification import Sen2ProClassifier
+    from sen2pro.search import Index
 
 router = APIRouter(route_class=ApiRoute, tags=["v1"], responses=error_docs("/v1", schemas.OpenAIErrorBody))
 ARROW = "application/vnd.apache.arrow.stream"
-_MOST_WORDS = 400  # of a request to /v1/explain: each word takes a pass
+_MOST_WORDS, _MOST_LETTERS = 400, 20_000  # of a request to /v1/explain: it encodes the text once without each word
 _MOST_MAPPED = 300
-
-
-async def _read_input(
-    request: ApiRequest,
-    body: schemas.DistributionsRequest | schemas.SpecificityRequest | schemas.ExplainRequest | schemas.MapRequest,
-    most: int | None = None,
-) -> list[Text]:
-    """Return the texts of a body with the fields `input` and `model`."""
-    service = request.service
-    service.check_model(body.model)
-    return await read_texts(request, as_list(body.input, "input", service.serving, most), service.engine.prompt())
+_MOST_HITS = 100_000  # of all queries of a request
+_MOST_CHARACTERS = 50_000_000  # of the texts of these hits
+_MOST_PROBABILITIES = 1_000_000  # of a response of /v1/classify
+_MOST_DOCUMENTS, _MOST_EXAMPLES, _MOST_LABELS = 2000, 200, 20
+_BYTES_PER_DOCUMENT = 500  # in an index, besides the vector and the text
+_BYTES_PER_CLASSIFIER = 4096  # besides its weights
 
 
 @router.post(
@@ -42,18 +59,19 @@ async def _read_input(
 )  # fmt: skip
 async def distributions(body: schemas.DistributionsRequest, request: ApiRequest) -> Response:
     """Return means and variances of texts, as JSON or as an Arrow stream."""
-    service = request.service
-    engine, prompt = service.engine, service.engine.prompt()
-    texts = await _read_input(request, body)
-    rows = await request.run_texts(engine.distributions(prompt), texts, engine.passes)
-    signature = engine.model.signature(prompt)
+    request.service.check_model(body.model)
+    rows = await request.distributions(request.as_list(body.input, "input"))
+    signature = request.engine.model.signature(request.engine.prompt())
     if ARROW in request.headers.get("accept", ""):
         return Response(to_arrow(rows, signature), media_type=ARROW)
-    data = [{"index": index, **row.to_json()} for index, row in enumerate(rows)]
-    return data_response(request, data, object="list", signature=asdict(signature))
+    data = [
+        {"index": i, "mean": row.mean, "variance": row.variance, "total": row.total, "coverage": row.coverage}
+        for i, row in enumerate(rows)
+    ]
+    return request.answer(data, object="list", signature=asdict(signature))
 
 
-def to_arrow(rows: list[Distribution], signature: Signature) -> bytes:
+def to_arrow(rows: Sequence[TextGaussian], signature: Signature) -> bytes:
     """Return an Arrow stream with the columns mean, variance, total and coverage; its metadata has the signature."""
     import pyarrow as pa
 
@@ -70,75 +88,175 @@ def to_arrow(rows: list[Distribution], signature: Signature) -> bytes:
     return bytes(sink.getvalue())
 
 
-@router.post("/v1/compare", responses={200: {"model": schemas.Comparisons}})
+@router.post("/v1/compare", responses={200: {"model": schemas.Answer[schemas.ComparedPair]}})
 async def compare(body: schemas.CompareRequest, request: ApiRequest) -> Response:
     """Return how likely sentences mean the same, how similar they are, and why."""
-    service = request.service
-    service.check_model(body.model)
-    if not service.engine.compares:
+    request.service.check_model(body.model)
+    if not request.engine.compares:
         message = "comparisons come with the default model only, and this server has another one"
         raise RequestError("missing", message)
-    first, second = as_list(body.first, "first", service.serving), as_list(body.second, "second", service.serving)
+    first, second = request.as_list(body.first, "first"), request.as_list(body.second, "second")
     if len(first) != len(second):
         message = f"give as many texts as 'first' and 'second', not {len(first)} and {len(second)}"
         raise RequestError("invalid", message)
-    texts = await read_texts(request, [*first, *second], service.engine.prompt())
-    pairs = list(zip(texts[: len(first)], texts[len(first) :], strict=True))
-    weights = [one.weight + other.weight for one, other in pairs]
-    found = await request.run(service.engine.comparisons(), pairs, weights)
-    return data_response(request, [comparison_to_json(each) for each in found])
+    tokens = await request.tokenize([*first, *second], request.engine.prompt())
+    pairs = [tokens.rows([i, len(first) + i]) for i in range(len(first))]
+    found = await request.run(request.engine.comparisons(), pairs, [weight(pair) for pair in pairs])
+    return request.answer([comparison_to_json(each) for each in found])
 
 
-@router.post("/v1/specificity", responses={200: {"model": schemas.Specificities}})
-async def specificity(body: schemas.SpecificityRequest, request: ApiRequest) -> Response:
+@router.post("/v1/specificity", responses={200: {"model": schemas.Answer[schemas.TextSpecificity]}})
+async def specificity(body: schemas.TextsRequest, request: ApiRequest) -> Response:
     """Return how specific texts are."""
-    engine = request.service.engine
-    if not engine.specifies:
+    request.service.check_model(body.model)
+    if not request.engine.specifies:
         raise RequestError("missing", "there is no specificity head for the model of this server")
-    texts = await _read_input(request, body)
-    return data_response(request, [row.to_json() for row in await request.run_texts(engine.specificity(), texts)])
+    tokens = await request.tokenize(request.as_list(body.input, "input"), request.engine.prompt())
+    return request.answer(await request.run_texts(request.engine.specificity(), tokens))
 
 
-@router.post("/v1/explain", responses={200: {"model": schemas.Explanations}})
-async def explain(body: schemas.ExplainRequest, request: ApiRequest) -> Response:
+@router.post("/v1/explain", responses={200: {"model": schemas.Answer[schemas.TextExplanation]}})
+async def explain(body: schemas.TextsRequest, request: ApiRequest) -> Response:
     """Return which words carry a text: how far the meaning moves when each of them is left out."""
-    engine = request.service.engine
-    texts = await _read_input(request, body)
-    words = [text.text.split() for text in texts]
+    engine, prompt = request.engine, request.engine.prompt()
+    request.service.check_model(body.model)
+    given = request.as_list(body.input, "input")
+    if sum(map(len, given)) > _MOST_LETTERS:
+        raise RequestError("large", f"the texts of a request may have {_MOST_LETTERS} characters in sum", "input")
+    tokens = await request.tokenize(given, prompt)
+    words = [text.split() for text in tokens.texts]
     if sum(map(len, words)) > _MOST_WORDS:
         raise RequestError("large", f"the texts of a request may have {_MOST_WORDS} words in sum", "input")
-    copies = [engine.without_each_word(each) for each in words]
-    prompt = engine.prompt()
-    units = engine.tokenize([copy for some in copies for copy in some], prompt)
-    rows = await request.run_texts(engine.vectors(prompt), units)
-    data, start = [], 0
-    for each, some in zip(words, copies, strict=True):
-        found = engine.explanation(each, rows[start : start + len(some)])
-        start += len(some)
-        data.append({"words": found.words, "moves": found.moves, "share": found.share})
-    return data_response(request, data)
+    copies = [without_each_word(each) for each in words]
+    every = [copy for some in copies for copy in some]
+    units = await request.by_parts(lambda part: [engine.tokenize(part, prompt)], every)
+    rows = iter(await request.run_texts(engine.vectors(prompt), Tokens.join(units)) if every else [])
+    found = [explanation(each, [next(rows) for _ in some]) for each, some in zip(words, copies, strict=True)]
+    return request.answer([{"words": each.words, "moves": each.moves, "share": each.share} for each in found])
 
 
 @router.post("/v1/map", responses={200: {"model": schemas.Map}})
 async def draw_map(body: schemas.MapRequest, request: ApiRequest) -> Response:
     """Return texts in the plane: where each lies, its ellipse, and named groups."""
-    engine, prompt = request.service.engine, request.service.engine.prompt()
+    engine, prompt = request.engine, request.engine.prompt()
+    request.service.check_model(body.model)
     if len(body.input) < 2:
         raise RequestError("invalid", "a map takes at least 2 texts", "input")
-    texts = await _read_input(request, body, _MOST_MAPPED)
-    rows = await request.run_texts(engine.distributions(prompt), texts, engine.passes)
-    scores: list[float] | list[None] = [None] * len(texts)
+    tokens = await request.tokenize(request.as_list(body.input, "input", _MOST_MAPPED), prompt)
+    rows = await request.run_texts(engine.distributions(prompt), tokens, engine.passes)
+    scores: list[float] | list[None] = [None] * len(tokens)
     if engine.specifies:
-        scores = [row.score for row in await request.run_texts(engine.specificity(), texts)]
-    lines = [text.text for text in texts]
-    found = await request.run_in_thread(lambda: make_map(lines, engine.gaussian(rows, prompt)), "fits")
+        scores = [row["score"] for row in await request.run_texts(engine.specificity(), tokens)]
+    found = await request.run_in_thread(lambda: make_map(tokens.texts, engine.gaussian(rows, prompt)), "fits")
     data = [
         {
             "index": i, "x": found.points[i, 0], "y": found.points[i, 1], "rx": found.ellipses[i, 0],
             "ry": found.ellipses[i, 1], "angle": found.ellipses[i, 2], "total": rows[i].total, "score": scores[i],
             "group": found.groups[i], "nearest": found.nearest[i], "cosine": found.cosines[i],
         }
-        for i in range(len(texts))
+        for i in range(len(tokens))
     ]  # fmt: skip
     groups = [{"name": name, "size": int((found.groups == i).sum())} for i, name in enumerate(found.names)]
-    return data_response(request, data, groups=groups)
+    return request.answer(data, groups=groups)
+
+
+@router.post("/v1/search", responses={200: {"model": schemas.Answer[schemas.FoundTexts]}})
+async def search(body: schemas.SearchRequest, request: ApiRequest) -> Response:
+    """Return texts of the server's index, or of the request, with the probability that each is right."""
+    engine = request.engine
+    request.service.check_model(body.model)
+    queries = request.as_list(body.queries, "queries")
+    if len(queries) * body.k > _MOST_HITS:
+        raise RequestError("large", f"a request may ask for {_MOST_HITS} hits, its queries times 'k'", "k")
+    check_where(body.where)
+    if body.documents is None:
+        index = engine.index
+        if index is None:
+            raise RequestError("missing", "this server has no index to search; give 'documents'")
+    else:
+        index = await _index_of(request, body.documents)
+    if body.precision is not None and not index.calibrated:
+        raise RequestError("invalid", "precision needs calibrated probabilities; this index has none", "precision")
+    options = SearchOptions(body.k, body.where, body.precision, body.certainty)
+    tokens = await request.tokenize(queries, "")
+    extra = engine.search_weight(index, options)
+    results = await request.run_texts(engine.search(index, options), tokens, index.passes, extra)
+    if sum(result.characters for result in results) > _MOST_CHARACTERS:
+        message = f"the hits of a request may have {_MOST_CHARACTERS} characters; ask for fewer hits"
+        raise RequestError("large", message, "k")
+    return request.answer([result.content for result in results])
+
+
+async def _index_of(request: ApiRequest, documents: Sequence[str]) -> Index:
+    """Return an index of documents: a cached one, or a new one. A request that runs out of time can be repeated."""
+    model, indexes = request.engine.model, request.service.indexes
+    if find_spec("faiss") is None:
+        raise RequestError("missing", "searching in documents needs: pip install 'sen2pro[search]'", "documents")
+    given = [str(text) for text in request.as_list(list(documents), "documents", _MOST_DOCUMENTS)]
+    key = key_of(given)
+    index = indexes.get(key)
+    if index is None:
+        index = await request.run_in_thread(partial(_new_index, model), "fits")
+        size = len(given) * (4 * model.dim + _BYTES_PER_DOCUMENT) + 2 * sum(map(len, given))
+        indexes.put(key, index, size)
+    done = len(index)
+    if done < len(given):
+        tokens = await request.tokenize(given[done:], "")
+        units = [(done + i, tokens.rows([i])) for i in range(len(tokens))]
+        await request.run(request.engine.indexing(index), units, [index.passes * weight(row) for _, row in units])
+    return index
+
+
+def _new_index(model: Sen2Pro) -> Index:
+    """Return an empty index. The first import takes a second or two."""
+    from sen2pro.search import Index
+
+    return Index.build(model)
+
+
+@router.post("/v1/classify", responses={200: {"model": schemas.Answer[schemas.Label]}})
+async def classify(body: schemas.ClassifyRequest, request: ApiRequest) -> Response:
+    """Return labels of texts, with probabilities, by the server's classifier or by examples of the request."""
+    engine = request.engine
+    request.service.check_model(body.model)
+    given = request.as_list(body.input, "input")
+    if body.examples is not None:
+        classifier = await _classifier_of(request, body.examples)
+        gaussian = engine.gaussian(await request.distributions(given), engine.prompt())
+        return request.answer(labels_of(classifier, classifier.predict_proba(gaussian)))
+    if engine.classifier is None:
+        raise RequestError("missing", "this server has no classifier; give 'examples'")
+    classes, passes = len(engine.classifier.classes_), engine.classifier.encoder.passes
+    if len(given) > 1 and len(given) * classes > _MOST_PROBABILITIES:
+        most = max(1, _MOST_PROBABILITIES // classes)
+        message = f"with {classes} classes, a request may have {most} texts, not {len(given)}"
+        raise RequestError("large", message, "input")
+    tokens = await request.tokenize(given, engine.prompt())
+    return request.answer(await request.run_texts(engine.labels(engine.classifier), tokens, passes))
+
+
+async def _classifier_of(request: ApiRequest, examples: Sequence[schemas.Example]) -> Sen2ProClassifier:
+    """Return a classifier that learned from examples: a cached one, or a new one."""
+    engine, classifiers = request.engine, request.service.classifiers
+    texts, labels = [example.text for example in examples], [example.label for example in examples]
+    if len(set(labels)) > _MOST_LABELS:
+        raise RequestError("large", f"examples may have {_MOST_LABELS} labels, not {len(set(labels))}", "examples")
+    given = request.as_list(texts, "examples", _MOST_EXAMPLES)
+    key = key_of([*texts, *labels])
+    classifier = classifiers.get(key)
+    if classifier is None:
+        gaussian = engine.gaussian(await request.distributions(given), engine.prompt())
+        try:
+            classifier = await request.run_in_thread(partial(_fitted, engine.model, gaussian, labels), "fits")
+        except Sen2ProError as error:
+            raise RequestError("invalid", str(error), "examples") from None
+        classifiers.put(key, classifier, 16 * engine.model.dim * len(set(labels)) + _BYTES_PER_CLASSIFIER)
+    return classifier
+
+
+def _fitted(model: Sen2Pro, gaussian: Gaussian, labels: list[str]) -> Sen2ProClassifier:
+    """Return a classifier that learned from Gaussians (n, k). The first import takes a second or two."""
+    from sen2pro.classification import Sen2ProClassifier
+
+    # The simplest features and head: a choice by cross-validation would take twice as long and seldom chooses others.
+    return Sen2ProClassifier(model, features="mean", head="expected").fit(gaussian, labels)

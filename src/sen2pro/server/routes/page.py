@@ -11,14 +11,10 @@ from sen2pro.server.http_errors import RequestError, error_response
 from sen2pro.server.service import Service
 
 STATIC = Path(__file__).parents[1] / "static"
-_TYPES = {
-    ".css": "text/css", ".html": "text/html", ".ico": "image/x-icon", ".js": "text/javascript",
-    ".json": "application/json", ".png": "image/png", ".svg": "image/svg+xml", ".txt": "text/plain",
-    ".webmanifest": "application/manifest+json", ".woff2": "font/woff2",
-}  # fmt: skip
+_TYPES = {".css": "text/css", ".html": "text/html", ".js": "text/javascript", ".svg": "image/svg+xml"}
 _HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "
-    "font-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
     "referrer-policy": "no-referrer",
@@ -30,27 +26,15 @@ router = APIRouter(include_in_schema=False)
 
 
 @router.get("/")
-def index(request: Request) -> Response:
-    """Return the page."""
-    return _file(request, "index.html")
-
-
 @router.get("/static/{name:path}")
-def static(name: str, request: Request) -> Response:
-    """Return a file of the page."""
-    return _file(request, name)
-
-
-def _file(request: Request, name: str) -> Response:
-    """Return a file of the folder by its name in a list of the folder, so no name leads out of it."""
+def static(request: Request, name: str = "index.html") -> Response:
+    """Return a file of the page by its name in a list of the folder, so no name leads out of it."""
     service: Service = request.app.state.service
-    path = "/static" if name != "index.html" else "/"
     if not service.keys.allow(request.headers.get("authorization")):
-        response = error_response(RequestError("key", "give an API key"), path)
+        response = error_response(RequestError("key", "give an API key"), "/")
         response.headers["www-authenticate"] = BROWSER_CHALLENGE
         return response
-    files = {file.relative_to(STATIC).as_posix(): file for file in STATIC.rglob("*") if file.suffix in _TYPES}
-    if name not in files:
-        return error_response(RequestError("path", "there is no such file"), path)
-    file = files[name]
+    file = {file.name: file for file in STATIC.iterdir() if file.suffix in _TYPES}.get(name)
+    if file is None:
+        return error_response(RequestError("path", "there is no such file"), "/")
     return Response(file.read_bytes(), headers=_HEADERS, media_type=_TYPES[file.suffix])

@@ -13,9 +13,8 @@ from sen2pro import __version__
 from sen2pro.server import schemas
 from sen2pro.server.http_errors import RequestError, error_docs, json_response
 from sen2pro.server.observability import METRICS_TYPE
-from sen2pro.server.requests import ApiRequest, ApiRoute
-from sen2pro.server.routes.openai import embed_texts, public_settings
-from sen2pro.server.texts import as_list, parts, read_texts
+from sen2pro.server.requests import ApiRequest
+from sen2pro.server.routing import ApiRoute
 
 router = APIRouter(
     route_class=ApiRoute, tags=["text-embeddings-inference"], responses=error_docs("/", schemas.TeiError)
@@ -27,26 +26,23 @@ _MOST_TOKENIZED = 1_000_000  # characters of a request to /tokenize: its respons
 @router.post("/", name="embed at the root", responses={200: {"model": list[list[float]]}})
 async def embed(body: schemas.EmbedRequest, request: ApiRequest) -> Response:
     """Return the vectors of texts, as text-embeddings-inference does; `/` is the same as `/embed`."""
-    service = request.service
-    service.check_dimensions(body.dimensions)
-    if body.normalize is False and service.serving.vectors == "mean" and service.engine.model.normalize:
+    request.service.check_dimensions(body.dimensions)
+    if body.normalize is False and request.serving.vectors == "mean" and request.engine.model.normalize:
         message = "this server gives means of vectors of length 1; leave 'normalize' out"
         raise RequestError("invalid", message, "normalize")
-    prompt = service.engine.prompt(body.prompt_name)
-    given = as_list(body.inputs, "inputs", service.serving)
-    texts = await read_texts(request, given, prompt, body.truncate)
-    return json_response(await embed_texts(request, texts, prompt, body.normalize))
+    prompt = request.engine.prompt(body.prompt_name)
+    texts = await request.tokenize(request.as_list(body.inputs, "inputs"), prompt, body.truncate)
+    return json_response(await request.embed(texts, body.normalize))
 
 
 @router.post("/similarity", responses={200: {"model": list[float]}})
 async def similarity(body: schemas.SimilarityRequest, request: ApiRequest) -> Response:
     """Return the cosine of one sentence with each of the others."""
-    service, options = request.service, body.parameters
-    prompt = service.engine.prompt(options.prompt_name if options else None)
-    as_list(body.inputs.sentences, "inputs.sentences", service.serving)
-    given = as_list([body.inputs.source_sentence, *body.inputs.sentences], "inputs", service.serving)
-    texts = await read_texts(request, given, prompt, options.truncate if options else None)
-    rows = np.stack(await embed_texts(request, texts, prompt)).astype(np.float64)
+    options = body.parameters or schemas.TeiOptions()
+    request.as_list(body.inputs.sentences, "inputs.sentences")
+    given = request.as_list([body.inputs.source_sentence, *body.inputs.sentences], "inputs")
+    texts = await request.tokenize(given, request.engine.prompt(options.prompt_name), options.truncate)
+    rows = np.stack(await request.embed(texts)).astype(np.float64)
     rows /= np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
     return json_response((rows[1:] @ rows[0]).tolist())
 
@@ -54,27 +50,22 @@ async def similarity(body: schemas.SimilarityRequest, request: ApiRequest) -> Re
 @router.post("/tokenize", responses={200: {"model": list[list[schemas.Token]]}})
 async def tokenize(body: schemas.TokenizeRequest, request: ApiRequest) -> Response:
     """Return the tokens of texts."""
-    service = request.service
-    engine = service.engine
-    prompt = engine.prompt(body.prompt_name) if body.prompt_name else ""
-    texts = engine.check([str(text) for text in as_list(body.inputs, "inputs", service.serving)])
-    most = max(_MOST_TOKENIZED, service.serving.characters)
+    prompt = request.engine.prompt(body.prompt_name) if body.prompt_name else ""
+    texts = request.engine.check([str(text) for text in request.as_list(body.inputs, "inputs")])
+    most = max(_MOST_TOKENIZED, request.serving.characters)
     if sum(map(len, texts)) + len(texts) * len(prompt) > most:
         raise RequestError("large", f"the texts of a request to /tokenize may have {most} characters in sum", "inputs")
-    rows: list[bytes] = []
-    for part in parts([prompt + text for text in texts]):
-        for count, row in await request.run_in_thread(partial(engine.list_tokens, part, body.add_special_tokens)):
-            rows.append(row)
-            request.token_count += count
-    request.text_count += len(texts)
-    return Response(b"[" + b",".join(rows) + b"]", media_type="application/json")
+    work = partial(request.engine.list_tokens, special=body.add_special_tokens)
+    rows = await request.by_parts(work, [prompt + text for text in texts])
+    request.text_count += len(rows)
+    request.token_count += sum(count for count, _ in rows)
+    return Response(b"[" + b",".join(row for _, row in rows) + b"]", media_type="application/json")
 
 
 @router.get("/info", responses={200: {"model": schemas.Info}})
 async def info(request: ApiRequest) -> Response:
     """Return what is served, and how."""
-    service = request.service
-    model, serving = service.engine.model, service.serving
+    service, model, serving = request.service, request.engine.model, request.serving
     return json_response(
         {
             "model_id": service.name, "model_sha": service.signature.hash, "model_dtype": model.encoder.precision,
@@ -82,7 +73,7 @@ async def info(request: ApiRequest) -> Response:
             "max_concurrent_requests": serving.connections, "max_input_length": model.encoder.max_length,
             "max_batch_tokens": service.batcher.budget, "max_batch_requests": None,
             "max_client_batch_size": serving.texts, "auto_truncate": serving.truncate, "tokenization_workers": 1,
-            "version": __version__, "sha": None, "docker_label": None, "settings": public_settings(service),
+            "version": __version__, "sha": None, "docker_label": None, "settings": service.public_settings(),
             "signature": asdict(service.signature),
         }
     )  # fmt: skip

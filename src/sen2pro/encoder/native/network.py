@@ -17,7 +17,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from sen2pro.encoder.dropout import KeyedDropout, Site, Tokens
+from sen2pro.encoder.backend import Site
+from sen2pro.encoder.dropout import KeyedDropout
 from sen2pro.encoder.packing import Layout
 
 _SHORT = 48  # tokens: up to here, two small products are faster than the fused kernel
@@ -128,7 +129,7 @@ class Network:
         return [Site("hidden", hidden), *layer * self.depth]
 
     def __call__(
-        self, tokens: Sequence[Tokens], layout: Layout, dropout: KeyedDropout | None, wanted: Collection[int]
+        self, ids: Sequence[Sequence[int]], layout: Layout, dropout: KeyedDropout | None, wanted: Collection[int]
     ) -> dict[int, Tensor]:
         """Run one batch, and return the hidden states `wanted`, (tokens, width) each; the embeddings are number 0."""
 
@@ -145,7 +146,7 @@ class Network:
         def norm(states: Tensor, weights: tuple[Tensor, Tensor]) -> Tensor:
             return functional.layer_norm(states, (self.width,), *weights, self.epsilon)
 
-        states = self.embedded(tokens)
+        states = self.embedded(ids)
         first = mask(states)
         states = states if first is None else states.mul_(first[0])
         kept = {0: states} if 0 in wanted else {}
@@ -158,20 +159,20 @@ class Network:
                 kept[number] = states
         return kept
 
-    def embedded(self, tokens: Sequence[Tokens]) -> Tensor:
+    def embedded(self, ids: Sequence[Sequence[int]]) -> Tensor:
         """Return the states of all tokens before the first layer, (tokens, width)."""
-        words, places = torch.tensor(list(chain.from_iterable(tokens))), torch.tensor(self._positions_of(tokens))
+        words, places = torch.tensor(list(chain.from_iterable(ids))), torch.tensor(self._positions_of(ids))
         embedded = functional.embedding(words, self._words).add_(functional.embedding(places, self._positions))
         return functional.layer_norm(embedded, (self.width,), *self._norm, self.epsilon)
 
-    def _positions_of(self, tokens: Sequence[Tokens]) -> list[int]:
+    def _positions_of(self, ids: Sequence[Sequence[int]]) -> list[int]:
         if not self.family.has_bias:
-            return [self.first + i for ids in tokens for i in range(len(ids))]
-        # MPNet gives a padding token no position of its own, also where one stands inside a sentence.
+            return [self.first + i for row in ids for i in range(len(row))]
+        # MPNet gives a padding token the padding's position, even inside a sentence.
         padding, positions = self.first - 1, []
-        for ids in tokens:
+        for row in ids:
             position = padding
-            for number in ids:
+            for number in row:
                 position += number != padding
                 positions.append(padding if number == padding else position)
         return positions

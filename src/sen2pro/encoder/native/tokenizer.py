@@ -1,21 +1,19 @@
-"""From texts to token ids: the one interface that the encoder uses, for tokenizers of transformers and for plain files.
+"""Tokenizers straight from a `tokenizer.json`, without transformers.
 
-transformers takes a `tokenizer.json` apart and builds a tokenizer of its own from the parts, by class. `understand`
-reads the file itself, and only where what is in it equals what transformers would build.
+transformers takes this file apart and builds a tokenizer from the parts, by class. `load_tokenizer` reads the file
+itself, and only where its content equals what transformers would build.
 """
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
 import tokenizers
 from tokenizers.pre_tokenizers import ByteLevel
 
-from sen2pro.encoder.dropout import Tokens
-from sen2pro.encoder.vocabulary import whole_words
+from sen2pro.encoder.backend import Ids, TextTokenizer, Token
 from sen2pro.io import documents
 
 _NAMED = {f"{name}_token" for name in ("bos", "eos", "unk", "sep", "pad", "cls", "mask")}
@@ -53,148 +51,31 @@ _BUILT = {  # settings that say how a tokenizer of a class is built
 _FLAGS = ("content", "single_word", "lstrip", "rstrip", "normalized", "special")
 
 
-class Piece(NamedTuple):
-    """A token of a text: its number, what it is called, whether the tokenizer added it, and where it stands.
-
-    `start` and `stop` count letters of the text; they are None for what was added, and where nobody knows.
-    """
-
-    id: int
-    text: str
-    special: bool
-    start: int | None
-    stop: int | None
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the token as JSON."""
-        return self._asdict()
-
-
-class TextTokenizer(Protocol):
-    """What the encoder asks of a tokenizer."""
-
-    padding: int
-    """The number of the padding token."""
-
-    @property
-    def size(self) -> int:
-        """One more than the greatest id."""
-
-    def numbers(self) -> dict[str, int]:
-        """Return the number of each token."""
-
-    @property
-    def special(self) -> set[str]:
-        """The tokens that stand for no text, padding for instance."""
-
-    def pieces(self, text: str, *, special: bool) -> list[Piece]:
-        """Return the tokens of a text, not cut, with or without those that the tokenizer adds."""
-
-    def text(self, ids: Sequence[int]) -> str:
-        """Return a text that has these tokens; special tokens are left out."""
-
-    def ids(self, texts: Sequence[str]) -> list[Tokens]:
-        """Return the token ids of texts, special tokens included, not cut."""
-
-    def cut(self, text: str, longest: int) -> tuple[Tokens, list[tuple[int, int]] | None]:
-        """Return at most `longest` ids of a text, and the part of the text that each stands for, where it is known."""
-
-    def words(self) -> list[str]:
-        """Return the whole words of the vocabulary, in the order of their ids."""
-
-
-class LibraryTokenizer:
-    """A tokenizer of transformers."""
-
-    def __init__(self, tokenizer: Any) -> None:
-        self._tokenizer = tokenizer
-        self.padding = tokenizer.pad_token_id or 0
-        self._lock = threading.Lock()  # a call sets how it cuts and pads, which no two threads may do at once
-
-    def ids(self, texts: Sequence[str]) -> list[Tokens]:
-        """Return the token ids of texts, special tokens included, not cut."""
-        with self._lock:
-            found = self._tokenizer(list(texts), truncation=False, padding=False, verbose=False)
-        ids: list[Tokens] = found["input_ids"]
-        return ids
-
-    def cut(self, text: str, longest: int) -> tuple[Tokens, list[tuple[int, int]] | None]:
-        """Return at most `longest` ids of a text, and the part of the text that each stands for, where it is known."""
-        knows = self._tokenizer.is_fast
-        with self._lock:
-            cut = self._tokenizer(
-                text, truncation=True, max_length=longest, verbose=False, return_offsets_mapping=knows
-            )  # fmt: skip
-        return cut["input_ids"], cut["offset_mapping"] if knows else None
-
-    @property
-    def size(self) -> int:
-        """One more than the greatest id."""
-        return max(self.numbers().values(), default=-1) + 1
-
-    def numbers(self) -> dict[str, int]:
-        """Return the number of each token."""
-        return dict(self._tokenizer.get_vocab())
-
-    @property
-    def special(self) -> set[str]:
-        """The tokens that stand for no text, padding for instance."""
-        added = self._tokenizer.added_tokens_decoder.values()
-        return {*self._tokenizer.all_special_tokens, *(token.content for token in added if token.special)}
-
-    def pieces(self, text: str, *, special: bool) -> list[Piece]:
-        """Return the tokens of a text, not cut, with or without those that the tokenizer adds."""
-        knows = self._tokenizer.is_fast
-        with self._lock:
-            found = self._tokenizer(
-                text, add_special_tokens=special, verbose=False, return_offsets_mapping=knows,
-                return_special_tokens_mask=True,
-            )  # fmt: skip
-        ids = found["input_ids"]
-        names, marks = self._tokenizer.convert_ids_to_tokens(ids), found["special_tokens_mask"]
-        return _pieces(ids, names, marks, found["offset_mapping"] if knows else None)
-
-    def text(self, ids: Sequence[int]) -> str:
-        """Return a text that has these tokens; special tokens are left out."""
-        return str(self._tokenizer.decode(list(ids), skip_special_tokens=True))
-
-    def words(self) -> list[str]:
-        """Return the whole words of the vocabulary, in the order of their ids."""
-        numbers, special = self._tokenizer.get_vocab(), set(self._tokenizer.all_special_tokens)
-        tokens = [token for token in sorted(numbers, key=numbers.get) if token not in special]
-        return whole_words(tokens, lambda token: str(self._tokenizer.convert_tokens_to_string([token])))
-
-
-class FastTokenizer:
+class FastTokenizer(TextTokenizer):
     """A tokenizer straight from its file."""
 
-    def __init__(self, path: Path, special: set[str], padding: int, max_length: Any) -> None:
+    def __init__(self, path: Path, named: set[str], padding: int, max_length: Any) -> None:
         self._tokenizer = tokenizers.Tokenizer.from_file(str(path))
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
-        self._special, self.padding, self.max_length = special, padding, max_length
+        self.named, self.padding, self.max_length = named, padding, max_length
         self._cutting: dict[int, tokenizers.Tokenizer] = {}  # by what they cut to; never changed, so threads may share
 
     @property
-    def size(self) -> int:
-        """One more than the greatest id."""
-        return max(self.numbers().values(), default=-1) + 1
+    def special(self) -> set[str]:
+        """All tokens that stand for no text."""
+        added = self._tokenizer.get_added_tokens_decoder().values()
+        return {*self.named, *(token.content for token in added if token.special)}
 
     def numbers(self) -> dict[str, int]:
-        """Return the number of each token."""
+        """Return the id of each token."""
         return self._tokenizer.get_vocab()
 
-    @property
-    def special(self) -> set[str]:
-        """The tokens that stand for no text, padding for instance."""
-        added = self._tokenizer.get_added_tokens_decoder().values()
-        return {*self._special, *(token.content for token in added if token.special)}
-
-    def ids(self, texts: Sequence[str]) -> list[Tokens]:
+    def ids(self, texts: Sequence[str]) -> list[Ids]:
         """Return the token ids of texts, special tokens included, not cut."""
         return [encoding.ids for encoding in self._tokenizer.encode_batch_fast(list(texts))]
 
-    def cut(self, text: str, longest: int) -> tuple[Tokens, list[tuple[int, int]] | None]:
+    def cut(self, text: str, longest: int) -> tuple[Ids, list[tuple[int, int]] | None]:
         """Return at most `longest` ids of a text, and the part of the text that each stands for."""
         if longest not in self._cutting:
             cutting = tokenizers.Tokenizer.from_str(self._tokenizer.to_str())
@@ -203,34 +84,22 @@ class FastTokenizer:
         encoding = self._cutting[longest].encode(text)
         return encoding.ids, encoding.offsets
 
-    def pieces(self, text: str, *, special: bool) -> list[Piece]:
+    def pieces(self, text: str, *, special: bool) -> list[Token]:
         """Return the tokens of a text, not cut, with or without those that the tokenizer adds."""
-        found = self._tokenizer.encode(text, add_special_tokens=special)
-        return _pieces(found.ids, found.tokens, found.special_tokens_mask, found.offsets)
+        encoding = self._tokenizer.encode(text, add_special_tokens=special)
+        return Token.table(encoding.ids, encoding.tokens, encoding.special_tokens_mask, encoding.offsets)
 
     def text(self, ids: Sequence[int]) -> str:
         """Return a text that has these tokens; special tokens are left out."""
         return self._tokenizer.decode(list(ids), skip_special_tokens=True)
 
-    def words(self) -> list[str]:
-        """Return the whole words of the vocabulary, in the order of their ids."""
-        numbers, decoder = self._tokenizer.get_vocab(), self._tokenizer.decoder
-        tokens = [token for token in sorted(numbers, key=numbers.__getitem__) if token not in self._special]
-        return whole_words(tokens, lambda token: decoder.decode([token]) if decoder else token)
+    def word(self, token: str) -> str:
+        """Return a token of the vocabulary as text."""
+        return self._tokenizer.decoder.decode([token]) if self._tokenizer.decoder else token
 
 
-def _pieces(
-    ids: Sequence[int], names: Sequence[str], added: Sequence[int], places: Sequence[tuple[int, int]] | None
-) -> list[Piece]:
-    spans = places or [(0, 0)] * len(ids)
-    return [
-        Piece(int(number), name, bool(special), *((None, None) if special or places is None else span))
-        for number, name, special, span in zip(ids, names, added, spans, strict=True)
-    ]
-
-
-def understand(folder: Path) -> FastTokenizer | None:
-    """Read the tokenizer of a folder if all that is said of it is known, else return None."""
+def load_tokenizer(folder: Path) -> FastTokenizer | None:
+    """Read the tokenizer of a folder; None if one of its settings is unknown here."""
     files = [folder / name for name in ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")]
     if not all(path.is_file() for path in files[:2]) or (folder / "added_tokens.json").exists():
         return None
@@ -289,7 +158,7 @@ def _is_built_so(kind: str, config: Mapping[str, Any], content: Mapping[str, Any
     if kind == "BPE":
         built = {"type": "ByteLevel", "add_prefix_space": bool(prefixed), "trim_offsets": True}
         idle = ("continuing_subword_prefix", "end_of_word_suffix", "fuse_unk", "ignore_merges")
-        whole = set(ByteLevel.alphabet()) <= set(model["vocab"])  # so that nothing is unknown
+        whole = set(ByteLevel.alphabet()) <= set(model["vocab"])  # so that every text has tokens
         bare = {name: value for name, value in (splitter or {}).items() if name != "use_regex"}
         splits = (splitter or {}).get("use_regex", True)
         return normalizer is None and bare == built and splits and whole and not any(map(model.get, idle))

@@ -1,23 +1,26 @@
-"""Read a model's folder without transformers: the network, the tokenizer and what sentence-transformers adds.
+"""Load a model's folder without transformers: the network, the tokenizer, and the files of sentence-transformers.
 
-Everything that could change a number must be known here by name and value. A folder with anything else in it is not
-understood, and `understand` returns None: then the libraries load it.
+Everything that could change a number must be known here by name and value. For a folder with anything else in it,
+`load_native` returns None, and the libraries load it.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from sen2pro.encoder.native import FAMILIES, Network, expected
-from sen2pro.encoder.texts import FastTokenizer
-from sen2pro.encoder.texts import understand as understand_tokenizer
-from sen2pro.encoder.vocabulary import check_vocabulary
+from sen2pro.encoder import backend
+from sen2pro.encoder.backend import Keys, States, Tokens, check_vocabulary
+from sen2pro.encoder.dropout import KeyedDropout
+from sen2pro.encoder.native.network import FAMILIES, Network, expected
+from sen2pro.encoder.native.tokenizer import FastTokenizer, load_tokenizer
+from sen2pro.encoder.packing import Layout
 from sen2pro.errors import Sen2ProError
 from sen2pro.io import documents
 
@@ -49,38 +52,85 @@ _LEGACY_POOLINGS = {
 }  # fmt: skip
 
 
-class Understood(NamedTuple):
-    """A model of which every part is known."""
+class PoolingConfig(NamedTuple):
+    """What the files of sentence-transformers say about the use of a network."""
+
+    pooling: str = "mean"
+    unit: bool = False
+    prompts: Mapping[str, str | None] = {}
+    default_prompt_name: str | None = None
+    max_length: int | None = None
+
+
+@dataclass(eq=False)
+class NativeModel:
+    """The backend for the common families, in float32 on a CPU. Its weights never change."""
 
     family: str
     network: Network
     tokenizer: FastTokenizer
     max_length: int
     hash: str
-    pooling: str
+    pooling_name: str
     unit: bool
-    prompts: dict[str, str | None]
+    prompts: Mapping[str, str | None]
     default_prompt_name: str | None
+    rate: float | None  # in place of the network's own rates of dropout
+
+    def __post_init__(self) -> None:
+        network = self.network
+        self.dim, self.depth, self.parameters = network.width, network.depth + 1, network.parameters
+        self.sites = network.sites(self.rate)
+        self.trained_with_dropout = any(site.rate for site in network.sites(None))
+        self.truncate_dim, self.device = None, torch.device("cpu")
+        self.may_pad = self.packs = self.concurrent = True
+        self.token_budget = 512  # for one thread
+
+    def tokenize(self, texts: Sequence[str], prompt: str = "") -> Tokens:
+        """Return the token ids of texts with a prompt before each."""
+        return backend.tokenize(self.tokenizer, self.max_length, texts, prompt)
+
+    def run(self, tokens: Tokens, keys: Keys | None = None, layers: Sequence[int] = ()) -> States:
+        """Run one batch, see `Backend.run`."""
+        layout = Layout([len(ids) for ids in tokens.ids])
+        dropout = keys and KeyedDropout(keys.seed, tokens.ids, keys.numbers, self.rate, layout)
+        depth = self.network.depth
+        pooled = (1, depth) if self.pooling_name == "first-last-avg" else (depth,)
+        pool = layout.first_tokens if self.pooling_name == "cls" else layout.averages
+        with torch.inference_mode():
+            states = self.network(tokens.ids, layout, dropout, {*pooled, *layers})
+            vectors = torch.stack([pool(states[number]) for number in pooled]).mean(0)
+            averages = {number: layout.averages(states[number]).numpy() for number in layers}
+        return States(vectors.numpy(), averages, tokens.lengths, tokens.words)
 
 
 class _UnknownPart(Exception):
     """Something in a folder is not known here."""
 
 
-def understand(folder: Path, known_hash: str | None = None) -> Understood | None:
-    """Read a folder if all that is in it is known, else return None. Its trust was checked before.
+def load_native(
+    folder: Path, *, known_hash: str | None = None, pooling: str | None = None, rate: float | None = None
+) -> NativeModel | None:
+    """Load a folder if everything in it is known, else return None. The caller has checked what it may ask for.
 
-    `known_hash` is the hash of its weights, where the caller has made sure of the file.
+    Parameters
+    ----------
+    folder
+        Where the model is.
+    known_hash
+        The hash of its weights, if the caller has verified the file.
+    pooling, rate
+        The pooling, and one rate for all dropout, in place of the model's own.
     """
     try:
-        return _understand(folder, known_hash)
+        return _load(folder, known_hash, pooling, rate)
     except Sen2ProError:
         raise  # it says what is wrong
     except (_UnknownPart, LookupError, TypeError, ValueError, AttributeError, ArithmeticError):
         return None  # a setting is missing, or is of another kind; the libraries say what is wrong
 
 
-def _understand(folder: Path, known_hash: str | None) -> Understood:
+def _load(folder: Path, known_hash: str | None, pooling: str | None, rate: float | None) -> NativeModel:
     config = _object(folder / "config.json")
     family = FAMILIES.get(config.get("model_type", ""))
     if family is None:
@@ -99,8 +149,8 @@ def _understand(folder: Path, known_hash: str | None) -> Understood:
         raise _UnknownPart  # they are fixed in MPNet's code
     if not all(isinstance(rate, float | int) and 0 <= rate < 1 for rate in rates):
         raise _UnknownPart
-    around = _sentence_transformer(folder) if (folder / "modules.json").is_file() else _Around("mean", False, {}, None)
-    tokenizer = understand_tokenizer(folder)
+    around = _pooling_config(folder) if (folder / "modules.json").is_file() else PoolingConfig()
+    tokenizer = load_tokenizer(folder)
     if tokenizer is None or (family.counts_from_padding and tokenizer.padding != config["pad_token_id"]):
         raise _UnknownPart
     check_vocabulary(tokenizer, config["vocab_size"], folder)
@@ -112,24 +162,15 @@ def _understand(folder: Path, known_hash: str | None) -> Understood:
     shapes = {name: tuple(tensor.shape) for name, tensor in weights.items()}
     if depth > len(shapes) or shapes != expected(family, config):
         raise _UnknownPart
-    return Understood(
-        config["model_type"], Network(family, config, weights), tokenizer, max_length,
-        known_hash or weights_hash(sorted(weights.items())), around.pooling, around.unit, around.prompts,
-        around.prompt,
+    return NativeModel(
+        family=config["model_type"], network=Network(family, config, weights), tokenizer=tokenizer,
+        max_length=max_length, hash=known_hash or weights_hash(sorted(weights.items())),
+        pooling_name=pooling or around.pooling, unit=around.unit, prompts=around.prompts,
+        default_prompt_name=around.default_prompt_name, rate=rate,
     )  # fmt: skip
 
 
-class _Around(NamedTuple):
-    """What sentence-transformers' files say around a network."""
-
-    pooling: str
-    unit: bool
-    prompts: dict[str, str | None]
-    prompt: str | None  # the name of the default one
-    max_length: int | None = None
-
-
-def _sentence_transformer(folder: Path) -> _Around:
+def _pooling_config(folder: Path) -> PoolingConfig:
     modules = documents.load(folder / "modules.json")
     names = [module["type"].rpartition(".")[2] for module in modules]
     if names not in (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"]) or modules[0]["path"]:
@@ -162,7 +203,7 @@ def _sentence_transformer(folder: Path) -> _Around:
     if similarity not in (None, "cosine", "dot", "euclidean", "manhattan"):
         raise _UnknownPart
     unit = normalizes or similarity in (None, "cosine")
-    return _Around(mode, unit, prompts, default, transformer.get("max_seq_length"))
+    return PoolingConfig(mode, unit, prompts, default, transformer.get("max_seq_length"))
 
 
 def _object(path: Path) -> dict[str, Any]:
