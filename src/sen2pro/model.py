@@ -453,7 +453,7 @@ class Sen2Pro:
         encoder with this pooling, geometry, whitening and dropout, and the usual samples, seed and so on.
         """
         with new_folder(folder) as temporary:
-            self.encoder.save(temporary)
+            self.encoder.transformers.save(temporary)
             if self.whitening:
                 self.whitening.save(temporary / WHITENING_FILE)
             if self._head:
@@ -492,7 +492,7 @@ class Sen2Pro:
         if isinstance(settings.model, (str, Path)) and self.encoder.is_as_loaded:
             return Sen2Pro.from_settings, (settings, self.encoder.name, self.encoder.hash)
         with tempfile.TemporaryDirectory() as folder:
-            self.encoder.save(Path(folder))
+            self.encoder.transformers.save(Path(folder))
             paths = [path for path in Path(folder).rglob("*") if path.is_file()]
             files = {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
         return _unpickled, (settings.changed(model=None, tokenizer=None), self.encoder.name, files)
