@@ -12,10 +12,10 @@ import tempfile
 
 import numpy as np
 
-from sen2pro.search import folder as folders
-from sen2pro.search.faiss_store import FaissStore
-from sen2pro.search.rows import ABOUT, Rows
-from sen2pro.search.store import About
+from sen2pro.search.documents import Document
+from sen2pro.search.stores import faiss_folder as folders
+from sen2pro.search.stores.faiss import FaissStore
+from sen2pro.search.stores.protocol import KEPT, IndexInfo, Rows
 from sen2pro.signature import Signature
 
 _FIELDS = dict.fromkeys(Signature.__dataclass_fields__, "none")
@@ -25,18 +25,19 @@ _CHANGES = ("open", "os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.chmod"
 def index(name, number):
     """Return a tiny index, unlike that of any other name or number; every text says to which it belongs."""
     rows = 3 + number % 4
-    store = FaissStore(About(Signature(**_FIELDS), "mean-cosine", "ratio", "dot", 2, "flat"))
-    texts = [f"{name} {number} {rows}"] * rows
+    store = FaissStore(
+        IndexInfo(signature=Signature(**_FIELDS), ranking="mean-cosine", rerank=None, dimensions=2, kind="flat")
+    )
     vectors = np.random.default_rng([number, *name.encode()]).normal(size=(rows, 2)).astype(np.float32)
-    ids = [str(row) for row in range(rows)]
-    store.write(Rows(ids, texts, vectors, np.zeros((rows, len(ABOUT)), np.float32), [{}] * rows), replace=False)
+    documents = [Document(str(row), f"{name} {number} {rows}", {}) for row in range(rows)]
+    store.write(Rows(documents, vectors, np.zeros((rows, KEPT), np.float32)), replace=False)
     return store
 
 
 def read(folder):
     """Return name and number of the index in a folder, all of which must be there and of one save."""
     with folders.load(folder).held() as (rows, _):
-        (text,) = set(rows.texts)
+        (text,) = {document.text for document in rows.documents}
         name, number, count = text.split()
         with index(name, int(number)).held() as (expected, _):
             np.testing.assert_array_equal(rows.vectors, expected.vectors)

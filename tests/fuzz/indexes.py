@@ -15,7 +15,8 @@ from fuzz.engine import Case, Family, Wrong
 from fuzz.mutations import rewritten, spelled, spoiled
 from fuzz.stored import forged_tensors, other_tensors
 from sen2pro.io import documents
-from sen2pro.search import Index, folder
+from sen2pro.search import Index
+from sen2pro.search.stores import faiss_folder
 
 QUERIES = ["the dog runs", "a cat"]
 
@@ -26,7 +27,7 @@ def original() -> tuple[dict[str, bytes], list[Any]]:
     words = "the a man woman dog cat plays runs eats sees guitar ball park house".split()
     texts = [f"{a} {b}" for a in words for b in words]
     index = Index.build(
-        originals.tiny(), texts, kind="hnsw", ranking="mean-cosine", metadata=[{"n": i} for i in range(len(texts))]
+        originals.tiny(), texts, kind="hnsw", rerank="eq6", metadata=[{"n": i} for i in range(len(texts))]
     )
     place = originals.place() / "index"
     index.save(place)
@@ -43,7 +44,7 @@ class Indexes(Family):
         files, _ = original()
         file = rng.choice(sorted(files))
         data = files[file]
-        if file == folder.FILE and rng.random() < 0.8:
+        if file == faiss_folder.FILE and rng.random() < 0.8:
             content = json.loads(data)
             content.pop(documents.DIGEST)
             return Case(spelled(rewritten(content, rng), rng), {"file": file, "signed": False})
@@ -61,16 +62,16 @@ class Indexes(Family):
         for name, data in files.items():
             (target / name).write_bytes(data)
         (target / case.options["file"]).write_bytes(case.data)
-        if case.options["signed"] and case.options["file"] != folder.FILE:
-            content = json.loads(files[folder.FILE])
+        if case.options["signed"] and case.options["file"] != faiss_folder.FILE:
+            content = json.loads(files[faiss_folder.FILE])
             content.pop(documents.DIGEST)
             for about in content["files"].values():
                 if about["name"] == case.options["file"]:
                     about["digest"] = xxhash.xxh3_128(case.data).hexdigest()
-            documents.write(target / folder.FILE, content)
+            documents.write(target / faiss_folder.FILE, content)
         index = Index.open(target, originals.tiny())
         found = index.search(QUERIES, k=5)
-        if not case.options["signed"] and case.options["file"] != folder.FILE and found != expected:
+        if not case.options["signed"] and case.options["file"] != faiss_folder.FILE and found != expected:
             raise Wrong("a spoiled index finds something else")
         index.add(["the small red house"], ids=["another one"])
         index.delete(["another one", "0"])

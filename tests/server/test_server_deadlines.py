@@ -19,7 +19,8 @@ from server_process import running
 from sen2pro import Sen2Pro
 from sen2pro.classification import Sen2ProClassifier
 from sen2pro.search import Index
-from sen2pro.search.rows import Rows
+from sen2pro.search.documents import Document
+from sen2pro.search.stores.protocol import Rows
 
 pytestmark = pytest.mark.slow
 
@@ -34,10 +35,8 @@ def server(shared_folder, tmp_path_factory):
     """A server with an index of many rows, and with a classifier that takes two hundred passes for a text."""
     folder = tmp_path_factory.mktemp("deadlines")
     index, rng = Index.build(Sen2Pro(str(shared_folder))), np.random.default_rng(0)
-    rows = Rows(
-        [f"{number}" for number in range(ROWS)], [TEXT] * ROWS, rng.normal(size=(ROWS, 32)).astype(np.float32),
-        np.zeros((ROWS, 3), np.float32), [{"number": number} for number in range(ROWS)],
-    )  # fmt: skip
+    documents = [Document(f"{number}", TEXT, {"number": number}) for number in range(ROWS)]
+    rows = Rows(documents, rng.normal(size=(ROWS, 32)).astype(np.float32), np.zeros((ROWS, 3), np.float32))
     index.store.write(rows, replace=False)
     index.save(folder / "index")
     Sen2ProClassifier(str(shared_folder), samples=100).fit(TEXTS, LABELS).save(folder / "classifier")

@@ -44,11 +44,9 @@ def index(
     kind: Annotated[
         str | None, Option(help="flat or hnsw (a graph). (default: flat in a folder, hnsw in a database)")
     ] = None,
-    ranking: Annotated[
-        str | None,
-        Option(help="cosine, mean-cosine or a distance. (default: cosine; mean-cosine with --encoded or --workers)"),
+    rerank: Annotated[
+        str | None, Option(help="A distance that ranks the nearest texts again: eq6, wasserstein, ... (default: none)")
     ] = None,
-    alpha: Annotated[float | None, Option(help="Of the ranking sen2pro. (default: that of each pair)")] = None,
     encoded: Annotated[
         bool,
         Option(
@@ -69,19 +67,18 @@ def index(
 
     With --workers, the texts are encoded first, into OUTPUT.parts (for a database NAME.parts in the current folder).
     A run that was stopped or killed resumes when you run the same command again. Such a run has no plain vectors, so
-    documents are ranked by mean-cosine.
+    documents are ranked by the cosine of their means.
     """
     from sen2pro.jobs import shards_for
-    from sen2pro.search.encoding import TextEncoder
-    from sen2pro.search.index import Index
-    from sen2pro.search.store import is_address
+    from sen2pro.search.index import Index, search_model
+    from sen2pro.search.stores import is_address
 
     first = encode_first(workers, restart=restart, encoded=encoded)
     store = output if is_address(output) else None
     if store is None:
         _check_folder(output, overwrite)
     more: dict[str, Any] = {
-        "store": store, "name": name, "kind": kind, "alpha": alpha, "duplicates": duplicates, "overwrite": overwrite,
+        "store": store, "name": name, "kind": kind, "rerank": rerank, "duplicates": duplicates, "overwrite": overwrite,
         "allow_pickle": settings["allow_pickle"],
     }  # fmt: skip
     reading: dict[str, Any] = {
@@ -93,14 +90,14 @@ def index(
             if column or id_column:
                 raise Sen2ProError("a file of sen2pro encode has its own columns; leave --column and the like out")
             model = options.load(**settings)
-            made = Index.from_file(model, input, ranking=ranking or "mean-cosine", metadata=metadata, **more)
+            made = Index.from_file(model, input, metadata=metadata, **more)
         elif first:
-            more["ranking"], kept = ranking or "mean-cosine", metadata or []
-            model = options.load(**settings)
+            kept, model = metadata or [], options.load(**settings)
             _check_before(model, kept, more)
             place = Path(name) if store else check_path(output)
-            encoder = TextEncoder(model).model
-            run = shards_for(encoder, input, place, workers=workers or 1, restart=restart, keep=kept, **reading)
+            run = shards_for(
+                search_model(model), input, place, workers=workers or 1, restart=restart, keep=kept, **reading
+            )
             done = until_saved.enter_context(run)
             made = Index.from_file(model, done.output, metadata=kept, **more)
         else:
@@ -110,7 +107,7 @@ def index(
             columns = _Columns(source, bool(id_column), bool(metadata))
             made = Index.build(
                 model, columns.texts(), ids=columns.ids() if id_column else None,
-                metadata=columns.metadata() if metadata else None, ranking=ranking or "cosine", total=number, **more,
+                metadata=columns.metadata() if metadata else None, total=number, **more,
             )  # fmt: skip
         if store is None:
             made.save(output, overwrite=overwrite)
@@ -124,17 +121,10 @@ def index(
 
 def _check_before(model: Sen2Pro, metadata: list[str], more: dict[str, Any]) -> None:
     """Say what is wrong with the index to be made before hours are spent on encoding."""
-    from sen2pro.search.encoding import prompt_of_documents
-    from sen2pro.search.index import DUPLICATES, described
-    from sen2pro.search.ranking import PLAIN
-    from sen2pro.search.rows import check_key
-    from sen2pro.search.store import check_new
+    from sen2pro.search.documents import check_key
+    from sen2pro.search.index import DUPLICATES, describe, prompt_of_documents
+    from sen2pro.search.stores import check_new
 
-    if more["ranking"] == PLAIN:
-        raise Sen2ProError(
-            "workers keep distributions, not plain vectors, so texts cannot be ranked by 'cosine' then; leave "
-            "--ranking out (mean-cosine), or --workers"
-        )
     if prompt := prompt_of_documents(model):
         raise Sen2ProError(
             f"this model puts {prompt!r} before each document, which workers cannot; leave --workers out"
@@ -142,12 +132,12 @@ def _check_before(model: Sen2Pro, metadata: list[str], more: dict[str, Any]) -> 
     for key in metadata:
         check_key(key)
     one_of("duplicates", more["duplicates"], DUPLICATES)
-    described(model, more["store"], more["kind"], more["ranking"], more["alpha"])
+    describe(model, more["store"], more["kind"], more["rerank"], "mean-cosine")
     check_new(more["store"], more["name"], overwrite=more["overwrite"], allow_pickle=more["allow_pickle"])
 
 
 def _check_folder(output: str, overwrite: bool) -> None:
-    from sen2pro.search.folder import check_target, exists
+    from sen2pro.search.stores.faiss_folder import check_target, exists
 
     path = check_path(output)
     if exists(path) and not overwrite:

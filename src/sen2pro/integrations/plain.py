@@ -8,7 +8,7 @@ from typing import Any
 
 from sen2pro.errors import Sen2ProError
 from sen2pro.model import Sen2Pro
-from sen2pro.search.encoding import prompt_name
+from sen2pro.search.index import prompt_name
 from sen2pro.validation import Array
 
 

@@ -5,17 +5,17 @@ from typing import TYPE_CHECKING
 from sen2pro import importer
 
 if TYPE_CHECKING:
+    from sen2pro.search.documents import Document
     from sen2pro.search.duplicates import Duplicate, Duplicates, find_duplicates
     from sen2pro.search.index import Index
     from sen2pro.search.results import Hit, Result
-    from sen2pro.search.rows import Document
-    from sen2pro.search.store import DuplicateIds, Store, StoreUnavailable
+    from sen2pro.search.stores.protocol import DuplicateIds, Store, StoreUnavailable
 
 # Imported on first use: torch takes seconds, and each engine is an extra.
 _HOME = {
-    "Document": "rows", "Duplicate": "duplicates", "DuplicateIds": "store", "Duplicates": "duplicates",
-    "Hit": "results", "Index": "index", "Result": "results", "Store": "store", "StoreUnavailable": "store",
-    "find_duplicates": "duplicates",
+    "Document": "documents", "Duplicate": "duplicates", "DuplicateIds": "stores.protocol", "Duplicates": "duplicates",
+    "Hit": "results", "Index": "index", "Result": "results", "Store": "stores.protocol",
+    "StoreUnavailable": "stores.protocol", "find_duplicates": "duplicates",
 }  # fmt: skip
 
 __all__ = [

@@ -4,43 +4,46 @@ from __future__ import annotations
 
 import uuid
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
-from functools import partial
-from itertools import count
+from collections.abc import Iterable, Mapping, Sequence, Sized
+from itertools import count, pairwise
 from pathlib import Path
-from typing import Any, overload
+from typing import Literal, overload
+
+import numpy as np
 
 from sen2pro.calibration.hits import Calibration, SearchConfidence, calibration, load_search_confidence
+from sen2pro.distances import distance
 from sen2pro.errors import Sen2ProError, Sen2ProWarning, join_names, one_of
+from sen2pro.gaussian import Gaussian
+from sen2pro.io.gaussians import Piece
 from sen2pro.model import Sen2Pro
 from sen2pro.progress import Show, progress
-from sen2pro.search import folder as folders
-from sen2pro.search.batches import CHUNK, check_nul, chunks, last_of_each, told
-from sen2pro.search.encoding import Encoded, TextEncoder, prompt_of_documents
-from sen2pro.search.faiss_store import FaissStore
-from sen2pro.search.finding import nearest, results
-from sen2pro.search.ranking import PLAIN, Ranking, ranking
-from sen2pro.search.results import Result
-from sen2pro.search.rows import Document, Rows, Where, check_ids, check_metadata, check_where
-from sen2pro.search.store import (
-    KINDS,
+from sen2pro.search.documents import CHUNK, Document, EncodedFile, Where, batches, check_ids, check_where
+from sen2pro.search.results import Hit, Result
+from sen2pro.search.stores import connect, create, faiss_folder, is_address
+from sen2pro.search.stores.faiss import FaissStore
+from sen2pro.search.stores.protocol import (
+    KEPT,
     MOST_DIMENSIONS,
-    About,
+    Candidates,
     DuplicateIds,
+    IndexInfo,
+    Rows,
     Store,
-    connect,
-    create,
-    is_address,
-    patiently,
+    StoreUnavailable,
 )
 from sen2pro.signature import MATTERS, Signature
-from sen2pro.validation import check_sentences, check_whole
+from sen2pro.validation import SOURCES, Array, Array64, check_sentences, check_whole
 
 MOST_HITS = 10_000
 DUPLICATES = ("refuse", "replace")
-_MOST_LOOKED_FOR = 10  # keys of a filter that found nothing: to look for one takes a walk through all rows
-_OF_THE_INDEX = (*MATTERS, "samples", "max_length", "prompt")  # what may not differ between building and searching
+_CANDIDATES, _FEWEST_CANDIDATES = 10, 200  # that are ranked again: for each hit, and at least
+_TIE = 6  # decimals of a similarity; hits that agree on them are in the order of their ids
+_STEP = 1e-6  # numbers that are further apart do not agree on them
+_MOST_LOOKED_FOR = 10  # keys of a filter that found nothing: looking for one takes a walk through all rows
+_MUST_AGREE = (*MATTERS, "samples", "max_length", "prompt")  # between building and searching
+# The names of prompts that sentence-transformers looks for, first to last, for each side of a search.
+_PROMPT_NAMES = {"query": ("query",), "document": ("document", "passage", "corpus")}
 
 
 class Index:
@@ -61,16 +64,12 @@ class Index:
     """
 
     def __init__(self, model: Sen2Pro, store: Store, confidence: SearchConfidence | str | Path | None = None) -> None:
-        self._encoder, self._store = TextEncoder(model), store
-        self._ranking: Ranking = ranking(
-            store.about.ranking, store.about.alpha if store.about.ranking == "sen2pro" else None
-        )
-        _check_signature(store.about.signature, self._encoder.signature)
-        size = self._ranking.size(model.dim)
-        if (store.about.dimensions, store.about.metric) != (size, self._ranking.metric):
+        self._model, self._store = search_model(model), store
+        _check_signature(store.info.signature, self._model.signature(), "the index")
+        if store.info.dimensions != self._model.dim:
             raise Sen2ProError(
-                f"this index holds vectors of {store.about.dimensions} numbers ({store.about.metric}), but the model "
-                f"gives {size} ({self._ranking.metric}); build it again"
+                f"this index holds vectors of {store.info.dimensions} numbers, but the model gives {self._model.dim}; "
+                "build it again"
             )
         self._folder: Path | None = None
         if confidence is None and store.confidence is not None:
@@ -81,82 +80,73 @@ class Index:
 
     @classmethod
     def build(
-        cls, model: Sen2Pro, texts: Iterable[str] = (), *, ids: Iterable[Any] | None = None,
-        metadata: Iterable[Mapping[str, Any]] | None = None, store: str | None = None, name: str = "sen2pro",
-        kind: str | None = None, ranking: str = PLAIN, alpha: float | str | None = None,
-        confidence: SearchConfidence | str | Path | None = None, duplicates: str = "refuse", overwrite: bool = False,
-        allow_pickle: bool = False, show_progress_bar: Show = None, total: int | None = None,
+        cls, model: Sen2Pro, texts: Iterable[str] = (), *, ids: Iterable[object] | None = None,
+        metadata: Iterable[Mapping[str, object]] | None = None, store: str | None = None, name: str = "sen2pro",
+        kind: str | None = None, rerank: str | None = None, confidence: SearchConfidence | str | Path | None = None,
+        duplicates: str = "refuse", overwrite: bool = False, allow_pickle: bool = False,
+        show_progress_bar: Show = None, total: int | None = None,
     ) -> Index:  # fmt: skip
         """Make an index of texts; they may come from a generator, and are read once, in batches.
+
+        Documents are ranked by the cosine of their plain vectors with that of the query.
 
         Parameters
         ----------
         model
-            What encodes texts and queries, in one pass if it has a head.
+            The model that encodes texts and queries, in one pass if it has a head.
         texts, ids, metadata
             The texts, an id for each (by default its number), and a dictionary of plain values for each, to filter by.
         store
             None is FAISS, in memory; `postgresql://user@host/database`; `qdrant://host:6333`, `qdrant://:memory:` or
             `qdrant:///folder`.
         name
-            Of the table or collection.
+            The name of the table or collection.
         kind
-            `flat` compares all rows, `hnsw` walks a graph: faster from about 100,000 rows on, and nearly exact. By
-            default `flat` in memory and `hnsw` in a database. For `bhattacharyya` and `symmetric-kl` only `flat`.
-        ranking, alpha
-            `cosine` of the plain vectors, `mean-cosine`, or a distance of `sen2pro.distance`, by name.
+            `flat` compares all rows. `hnsw` walks a graph: faster from about 100,000 rows on, and nearly exact. By
+            default `flat` in memory and `hnsw` in a database.
+        rerank
+            A distance of Gaussians that ranks the nearest documents again: `eq6` (the paper's) or any name that
+            `sen2pro.distance` takes. The index then keeps the Gaussian of each document, three times the space.
         confidence
-            A `SearchConfidence` fitted on labelled queries; by default what ships for the default model.
+            A `SearchConfidence` fitted on labelled queries; by default the one that ships for the default model.
         duplicates
-            `refuse` or `replace` ids that are there already.
+            `refuse` or `replace` ids that are in use.
         overwrite
             Whether an index of this name in a database is replaced.
         allow_pickle
-            Whether a folder of Qdrant's may be read, which is in pickle format.
+            Whether a folder of Qdrant may be read, which is in pickle format.
         total
-            How many texts there are, for the progress bar, where it cannot be told.
+            The number of texts, for the progress bar, if `texts` has no length.
         """
-        index = cls._new(model, store, name, kind, ranking, alpha, overwrite, allow_pickle, confidence)
-        names: Iterable[Any] = map(str, count()) if ids is None else ids
-        index._add(texts, names, metadata, duplicates, show_progress_bar, total, exact=ids is not None)
+        info = describe(model, store, kind, rerank)
+        index = cls._new(model, store, name, info, confidence, overwrite=overwrite, allow_pickle=allow_pickle)
+        names: Iterable[object] = map(str, count()) if ids is None else ids
+        found = batches(texts, names, metadata, exact=ids is not None)
+        index._fill(((each, None) for each in found), _length(texts, total), duplicates, show_progress_bar)
         index._store.finish()
         return index
 
     @classmethod
     def from_file(
         cls, model: Sen2Pro, path: str | Path, *, store: str | None = None, name: str = "sen2pro",
-        kind: str | None = None, ranking: str = "mean-cosine", alpha: float | str | None = None,
-        metadata: Sequence[str] | None = None, confidence: SearchConfidence | str | Path | None = None,
-        duplicates: str = "refuse", overwrite: bool = False, allow_pickle: bool = False,
-        show_progress_bar: Show = None,
+        kind: str | None = None, rerank: str | None = None, metadata: Sequence[str] | None = None,
+        confidence: SearchConfidence | str | Path | None = None, duplicates: str = "refuse", overwrite: bool = False,
+        allow_pickle: bool = False, show_progress_bar: Show = None,
     ) -> Index:  # fmt: skip
-        """Make an index of what `sen2pro encode` wrote, a Parquet file or a folder of shards, without encoding again.
+        """Make an index of a file of `sen2pro encode` (Parquet, or a folder of shards) without encoding again.
 
-        `model` must be the one that made the file, with its settings. Such a file has no plain vectors, so documents
-        are ranked by the cosine of the means, or by a distance. Columns that were kept in it become metadata: all of
-        them, or those that `metadata` names. A value that is missing is left out. Other parameters are as for `build`.
+        `model` must be the one that made the file, with its settings. The file has no plain vectors, so documents are
+        ranked by the cosine of the means. Columns that were kept in the file become metadata: all of them, or those
+        that `metadata` names. A missing value is left out. Other parameters are as for `build`.
         """
-        from sen2pro.search.encoded_file import EncodedFile
-
         file = EncodedFile(path, metadata)
-        _check_signature(file.signature, TextEncoder(model).signature, "the file")
+        _check_signature(file.signature, search_model(model).signature(), "the file")
         if prompt := prompt_of_documents(model):
             what = f"this model puts {prompt!r} before each document, but the file was encoded without it"
             warnings.warn(f"{what}; hits may be worse than those of Index.build", Sen2ProWarning, stacklevel=2)
-        index = cls._new(model, store, name, kind, ranking, alpha, overwrite, allow_pickle, confidence)
-        replace = one_of("duplicates", duplicates, DUPLICATES) == "replace"
-        done = 0
-        with progress(len(file), show_progress_bar, threshold=20 * CHUNK, unit="rows", title="indexing") as advance:
-            for batch in file.batches(CHUNK):
-                number = len(batch.encoded)
-                try:
-                    names = check_ids(batch.ids if batch.ids is not None else range(done, done + number))
-                    index._refuse_duplicates(names, replace)
-                except Sen2ProError as error:
-                    raise told(error, done) from None
-                rows = index._rows(batch.encoded, names, batch.texts or [""] * number, batch.metadata)
-                done += index._write(rows, replace, done)
-                advance(number)
+        info = describe(model, store, kind, rerank, "mean-cosine")
+        index = cls._new(model, store, name, info, confidence, overwrite=overwrite, allow_pickle=allow_pickle)
+        index._fill(file.batches(), len(file), duplicates, show_progress_bar)
         index._store.finish()
         return index
 
@@ -167,38 +157,36 @@ class Index:
     ) -> Index:  # fmt: skip
         """Open the folder that `save` wrote, or an index in a database by its address.
 
-        An index that was saved with a confidence has it again, unless another one is passed.
-
-        `model` is the one that the index was built with, by default the package's own; an index does not choose it.
+        An index that was saved with a confidence has it again, unless another one is passed. `model` is the one that
+        the index was built with, by default the package's own; an index does not choose it.
         """
-        if isinstance(place, str) and is_address(place):
+        if is_address(place):
             return cls(model or Sen2Pro(), connect(place, name, allow_pickle=allow_pickle), confidence)
-        store = folders.load(place)
-        index = cls(model or Sen2Pro(), store, confidence)
+        index = cls(model or Sen2Pro(), faiss_folder.load(place), confidence)
         index._folder = Path(place)
         return index
 
     @classmethod
     def _new(
-        cls, model: Sen2Pro, store: str | None, name: str, kind: str | None, by: str, alpha: float | str | None,
-        overwrite: bool, allow_pickle: bool, confidence: Any,
+        cls, model: Sen2Pro, store: str | None, name: str, info: IndexInfo,
+        confidence: SearchConfidence | str | Path | None, *, overwrite: bool, allow_pickle: bool,
     ) -> Index:  # fmt: skip
-        about, fitted = described(model, store, kind, by, alpha), load_search_confidence(confidence)
-        calibration(fitted, about.signature, by)  # what is wrong with it is said before a store is made
-        index = cls(model, create(store, name, about, overwrite=overwrite, allow_pickle=allow_pickle), fitted)
+        fitted = load_search_confidence(confidence)
+        calibration(fitted, info.signature, info.rerank or info.ranking)  # its errors come before a store is made
+        index = cls(model, create(store, name, info, overwrite=overwrite, allow_pickle=allow_pickle), fitted)
         if store is not None and fitted is not None:
             index.save()
         return index
 
     @property
     def confidence(self) -> SearchConfidence | None:
-        """What was fitted on labelled queries; None is what ships, if anything does. `save` keeps it."""
+        """The confidence fitted on labelled queries; None is what ships, if anything does. `save` keeps it."""
         return self._confidence
 
     @confidence.setter
     def confidence(self, confidence: SearchConfidence | str | Path | None) -> None:
         fitted = load_search_confidence(confidence)
-        self._calibration = calibration(fitted, self._encoder.signature, self._ranking.name)
+        self._calibration = calibration(fitted, self.signature, self.rerank or self.ranking)
         self._confidence = fitted
 
     @property
@@ -208,35 +196,41 @@ class Index:
 
     @property
     def model(self) -> Sen2Pro:
-        """What encodes texts and queries."""
-        return self._encoder.model
+        """The model that encodes texts and queries."""
+        return self._model
 
     @property
     def passes(self) -> int:
-        """How many forward passes a query takes."""
-        return self._encoder.passes
+        """The number of forward passes for a query."""
+        return self._model.passes if _has_gaussians(self._model) else 1
 
     @property
     def signature(self) -> Signature:
         """How the texts were encoded."""
-        return self._store.about.signature
+        return self._store.info.signature
 
     @property
     def store(self) -> Store:
-        """Where the rows lie."""
+        """The store of the documents."""
         return self._store
 
     @property
-    def ranking(self) -> str:
-        """By what documents are ranked."""
-        return self._ranking.name
+    def ranking(self) -> Literal["cosine", "mean-cosine"]:
+        """Whether documents are ranked by the cosine of plain vectors or of means."""
+        return self._store.info.ranking
+
+    @property
+    def rerank(self) -> str | None:
+        """The distance that ranks the nearest documents again, or None."""
+        return self._store.info.rerank
 
     def __len__(self) -> int:
-        return patiently(lambda: len(self._store))
+        return len(self._store)
 
     def __repr__(self) -> str:
-        about = self._store.about
-        return f"Index({len(self)} texts, {about.kind}, ranking={about.ranking!r}, model={about.signature.model!r})"
+        info = self._store.info
+        how = f"{info.kind}, {info.ranking}{f', rerank={info.rerank!r}' if info.rerank else ''}"
+        return f"Index({len(self)} texts, {how}, model={info.signature.model!r})"
 
     def __enter__(self) -> Index:
         return self
@@ -249,103 +243,92 @@ class Index:
         self._store.close()
 
     def add(
-        self, texts: str | Iterable[str], *, ids: Iterable[Any] | None = None,
-        metadata: Iterable[Mapping[str, Any]] | None = None, duplicates: str = "refuse",
+        self, texts: str | Iterable[str], *, ids: Iterable[object] | None = None,
+        metadata: Iterable[Mapping[str, object]] | None = None, duplicates: str = "refuse",
         show_progress_bar: Show = None,
     ) -> int:  # fmt: skip
         """Add texts and return how many there were; without ids they get random ones.
 
-        A batch of 1,024 texts is added as a whole or not at all. An error says how many texts are in.
+        A batch of 1,024 texts is added as a whole or not at all. An error says how many texts were added.
         """
         texts = [texts] if isinstance(texts, str) else texts
-        names: Iterable[Any] = (uuid.uuid4().hex for _ in count()) if ids is None else ids
-        names = [names] if isinstance(names, str) else names
-        return self._add(texts, names, metadata, duplicates, show_progress_bar, None, exact=ids is not None)
+        names: Iterable[object] = (uuid.uuid4().hex for _ in count()) if ids is None else ids
+        found = batches(texts, [names] if isinstance(names, str) else names, metadata, exact=ids is not None)
+        return self._fill(((each, None) for each in found), _length(texts), duplicates, show_progress_bar)
 
-    def _add(
-        self, texts: Iterable[str], ids: Iterable[Any], metadata: Iterable[Mapping[str, Any]] | None,
-        duplicates: str, show: Show, total: int | None, *, exact: bool,
-    ) -> int:  # fmt: skip
+    def _fill(
+        self, batches: Iterable[tuple[list[Document], Piece | None]], total: int | None, duplicates: str, show: Show
+    ) -> int:
+        """Write documents, those of a file with their Gaussians; return how many there were."""
         replace = one_of("duplicates", duplicates, DUPLICATES) == "replace"
-        with suppress(TypeError):
-            total = len(texts) if total is None else total  # type: ignore[arg-type]
         done = 0
         with progress(total, show, threshold=2 * CHUNK, unit="texts", title="indexing") as advance:
-            for chunk, names, about in chunks(texts, ids, metadata, exact):
-                try:
-                    checked, names = check_sentences(chunk), check_ids(names)
-                    plain = check_metadata(about, len(chunk))
-                    check_nul(checked)
-                    self._refuse_duplicates(names, replace)
-                    rows = self._rows(self._encoder(checked, "document"), names, checked, plain)
-                except Sen2ProError as error:
-                    raise told(error, done) from None
-                self._write(rows, replace, done)
-                done += len(checked)
-                advance(len(checked))
+            try:
+                for documents, piece in batches:
+                    if not replace:
+                        self._refuse_duplicates([document.id for document in documents])
+                    rows = Rows(documents, *self._numbers(documents, piece))
+                    self._store.write(rows.last_of_each_id() if replace else rows, replace=replace)
+                    done += len(rows)
+                    advance(len(rows))
+            except Sen2ProError as error:
+                if done or isinstance(error, StoreUnavailable):
+                    error.args = (f"{error}. {done} texts of this call were added before, the others were not",)
+                raise
         return done
 
-    def _rows(self, encoded: Encoded, ids: list[str], texts: list[str], metadata: list[dict[str, Any]]) -> Rows:
-        return Rows(ids, texts, self._ranking.document(encoded), encoded.about, metadata)
-
-    def _refuse_duplicates(self, ids: list[str], replace: bool) -> None:
-        if replace:
-            return
+    def _refuse_duplicates(self, ids: list[str]) -> None:
         repeated = sorted({id for id in ids if ids.count(id) > 1}) if len(set(ids)) < len(ids) else []
-        there = repeated or patiently(lambda: self._store.existing(ids))
-        if there:
-            raise DuplicateIds(there)
+        if there := repeated or [document.id for document in self._store.read(ids)]:
+            raise DuplicateIds(sorted(there, key=ids.index))
 
-    def _write(self, rows: Rows, replace: bool, before: int) -> int:
-        """Write a batch, with patience; return how many rows it had."""
-        tries = 0
+    def _numbers(self, documents: list[Document], piece: Piece | None) -> tuple[Array, Array]:
+        """Return the unit vectors (n, k) and the details (n, d) of documents."""
+        texts = [document.text for document in documents]
+        if piece is None:
+            return self._encoded(texts, "document")
+        totals = {source: piece.totals.get(f"{source}_variance") for source in SOURCES}
+        return unit(piece.gaussian.mean), _details(texts, totals, piece.gaussian if self.rerank else None)
 
-        def write() -> None:
-            nonlocal tries
-            tries += 1
-            try:
-                self._store.write(last_of_each(rows) if replace else rows, replace=replace)
-            except DuplicateIds as error:
-                # None of them was there before. If all are after a try that failed, it did not fail: its answer was
-                # lost.
-                if tries == 1 or set(error.ids) != set(rows.ids):
-                    raise
+    def _encoded(self, texts: list[str], side: str) -> tuple[Array, Array]:
+        """Return the unit vectors (n, k) and the details (n, d) of texts, with the model's prompt for one side."""
+        prompt = prompt_name(self._model, side)
+        if not _has_gaussians(self._model):
+            return unit(self._model.encode_plain(texts, prompt_name=prompt)), _details(texts, {}, None)
+        found = self._model.estimate(texts, prompt_name=prompt)
+        totals = {source: part.total_variance for source, part in found.parts.items()}
+        vectors = found.gaussian.mean if self.ranking == "mean-cosine" else found.plain
+        return unit(vectors), _details(texts, totals, found.gaussian if self.rerank else None)
 
-        try:
-            patiently(write)
-        except Sen2ProError as error:
-            raise told(error, before) from None
-        return len(rows)
-
-    def delete(self, ids: Any) -> int:
+    def delete(self, ids: object) -> int:
         """Delete texts by their ids; return how many there were."""
         names = check_ids(ids)
-        return patiently(lambda: self._store.delete(names)) if names else 0
+        return self._store.delete(names) if names else 0
 
-    def get(self, ids: Any) -> list[Document]:
-        """Return documents by their ids, in the order of the ids; those that are not there are left out.
+    def get(self, ids: object) -> list[Document]:
+        """Return documents by their ids, in the order of the ids; unknown ids are left out.
 
         >>> index = Index.build(Sen2Pro("all-MiniLM-L6-v2"), ["We ship to all of Europe."], ids=["shipping"])
         >>> index.get(["office", "shipping"])
         [Document(id='shipping', text='We ship to all of Europe.', metadata={})]
         """
         names = check_ids(ids)
-        found = patiently(lambda: self._store.read(names)) if names else []
+        found = self._store.read(names) if names else []
         there = {id: Document(id, text, dict(metadata)) for id, text, metadata in found}
         return [there[id] for id in dict.fromkeys(names) if id in there]
 
     @overload
     def search(  # type: ignore[overload-overlap]  # a text is a sequence of texts, too
-        self, queries: str, k: int = 5, *, where: Mapping[str, Any] | None = None, precision: float | None = None,
+        self, queries: str, k: int = 5, *, where: Mapping[str, object] | None = None, precision: float | None = None,
         certainty: float = 0.95,
     ) -> Result: ...  # fmt: skip
     @overload
     def search(
-        self, queries: Sequence[str], k: int = 5, *, where: Mapping[str, Any] | None = None,
+        self, queries: Sequence[str], k: int = 5, *, where: Mapping[str, object] | None = None,
         precision: float | None = None, certainty: float = 0.95,
     ) -> list[Result]: ...  # fmt: skip
     def search(
-        self, queries: str | Sequence[str], k: int = 5, *, where: Mapping[str, Any] | None = None,
+        self, queries: str | Sequence[str], k: int = 5, *, where: Mapping[str, object] | None = None,
         precision: float | None = None, certainty: float = 0.95,
     ) -> Result | list[Result]:  # fmt: skip
         """Return the k nearest texts of each query, the nearest first, each with the probability that it is right.
@@ -355,42 +338,73 @@ class Index:
         queries
             A list gives a list of results, a single text a single result.
         k
-            How many hits; an index with fewer texts gives fewer.
+            The number of hits; an index with fewer texts gives fewer.
         where
-            What the metadata of a hit must be: `{"lang": "en", "year": [1999, 2000]}`. It may have 1,000 values.
+            What the metadata of a hit must be: `{"lang": "en", "year": [1999, 2000]}`, with at most 1,000 values.
         precision, certainty
             `Result.answer` is None unless this precision is kept; see `SearchConfidence.abstain`. By default an answer
             is a first hit that is more likely right than not.
         """
-        single = isinstance(queries, str)
         k, wanted = check_whole("k", k, 1, MOST_HITS), check_where(where)
-        threshold = self._calibration.threshold(precision, certainty) if self._calibration else None
         if precision is not None and self._calibration is None:
             raise Sen2ProError(
-                "no precision can be kept: nothing is calibrated for this model. Label queries, and pass "
-                "confidence=SearchConfidence().fit(...)"
+                "precision=... needs calibrated probabilities, and there are none for this model. Fit a "
+                "SearchConfidence on labelled queries and pass it as confidence=..."
             )
+        threshold = self._calibration.threshold(precision, certainty) if self._calibration else None
         texts = check_sentences(queries)
-        found = self._answers(texts, self._encoder(texts, "query"), k, wanted, threshold)
-        return found[0] if single else found
+        found = self._answers(texts, *self._encoded(texts, "query"), k, wanted, threshold)
+        return found[0] if isinstance(queries, str) else found
 
     def _answers(
-        self, texts: list[str], queries: Encoded, k: int, where: Where, threshold: float | None
+        self, texts: list[str], vectors: Array, details: Array, k: int, where: Where, threshold: float | None
     ) -> list[Result]:  # fmt: skip
-        """Return the results of queries that are encoded."""
+        """Return the results of queries, given their unit vectors and details."""
         depth = max(k, self._calibration.depth if self._calibration else 0)
-        lists = nearest(self._store, self._ranking, queries, depth, where)
-        if where and not all(hits.found.ids for hits in lists):
+        asked = max(_CANDIDATES * depth, _FEWEST_CANDIDATES) if self.rerank else depth
+        found = self._store.nearest(vectors, asked, where)
+        if where and not all(candidates.documents for candidates in found):
             self._warn_of_keys(where)
-        return results(texts, queries, lists, k, self._calibration, threshold)
+        lists = [self._ranked(candidates, query, depth) for candidates, query in zip(found, details, strict=True)]
+        likely = self._probabilities(lists, details)
+        columns = zip(texts, lists, likely, strict=True)
+        return [Result(text, _hits(each, chances, k), threshold) for text, each, chances in columns]
+
+    def _ranked(self, candidates: Candidates, query: Array, most: int) -> Candidates:
+        """Return the first candidates in their final order: by similarity, and by id where similarities agree."""
+        similarities, documents = candidates.similarities, candidates.documents
+        if self.rerank and documents:
+            metric = "sen2pro" if self.rerank == "eq6" else self.rerank
+            distances = distance(_gaussian(query[None]), _gaussian(candidates.details), metric)[0]
+            similarities = (-distances.astype(np.float64)).tolist()
+        if all(first - second > _STEP for first, second in pairwise(similarities)):
+            return Candidates(documents[:most], similarities[:most], candidates.details[:most])
+        keys = [
+            (-round(similarity, _TIE), document.id)
+            for similarity, document in zip(similarities, documents, strict=True)
+        ]
+        order = sorted(range(len(keys)), key=keys.__getitem__)[:most]
+        return Candidates(
+            [documents[row] for row in order], [similarities[row] for row in order], candidates.details[order]
+        )
+
+    def _probabilities(self, lists: list[Candidates], queries: Array) -> list[list[float | None]]:
+        """Return the probability of each hit that it is right; None is unknown."""
+        if self._calibration is None:
+            return [[None] * len(candidates.documents) for candidates in lists]
+        scores = [sorted(each.similarities, reverse=True) for each in lists]  # ties are in the order of their ids
+        unknown = np.ones(2, np.float32)
+        first = np.array([each.details[0, :2] if each.documents else unknown for each in lists])
+        variances = np.concatenate([queries[:, :2], first.reshape(-1, 2)], axis=1)
+        return self._calibration.probabilities(scores, lengths=np.maximum(queries[:, 2], 1), variances=variances)
 
     def _warn_of_keys(self, where: Where) -> None:
         """Warn of a key that no text has, where a filter found nothing."""
         asked = [key for key in where if key not in self._keys][:_MOST_LOOKED_FOR]
-        wrong = [key for key in asked if not patiently(partial(self._store.has_key, key))]
+        wrong = [key for key in asked if not self._store.has_key(key)]
         self._keys.update(key for key in asked if key not in wrong)
         if wrong and len(self):
-            known = patiently(self._store.keys)
+            known = self._store.keys()
             keys = f"the keys are {join_names(known, 10)}" if known else "no text has metadata"
             warnings.warn(
                 f"where has the key {' and '.join(map(repr, wrong))}, which no text of this index has, so nothing is "
@@ -402,57 +416,114 @@ class Index:
     def save(self, folder: str | Path | None = None, *, overwrite: bool = False) -> None:
         """Write an index in memory to a folder, by default the one it was opened from, with its confidence.
 
-        An index that is there is replaced in one step. The texts of a database are saved already; there, `save` without
-        a folder writes the confidence, which everybody who opens the index gets from then on.
+        An index that is there is replaced in one step. A database has saved its texts already; there, `save` without
+        a folder writes the confidence for everybody who opens the index from then on.
         """
-        if folder is not None and not isinstance(self._store, FaissStore):
+        store, target = self._store, Path(folder) if folder is not None else self._folder
+        if folder is not None and not isinstance(store, FaissStore):
             raise Sen2ProError(
                 "the texts of this index are saved already, in its store; open it by Index.open(address). To keep its "
                 "confidence there, call save() without a folder"
             )
-        if folder is None and self._folder is None and isinstance(self._store, FaissStore):
-            raise Sen2ProError("give a folder to save this index to")
-        content = None if self._confidence is None else self._confidence.to_json()
-        patiently(lambda: self._store.keep_confidence(content))
-        if not isinstance(self._store, FaissStore):
-            return
-        target = Path(folder) if folder is not None else self._folder
-        assert target is not None
-        own = self._folder is not None and target.resolve() == self._folder.resolve()
-        folders.save(self._store, target, overwrite=overwrite or own)
-        self._folder = target
+        store.keep_confidence(None if self._confidence is None else self._confidence.to_json())
+        if isinstance(store, FaissStore):
+            if target is None:
+                raise Sen2ProError("give a folder to save this index to")
+            own = self._folder is not None and target.resolve() == self._folder.resolve()
+            faiss_folder.save(store, target, overwrite=overwrite or own)
+            self._folder = target
 
 
-def described(model: Sen2Pro, store: str | None, kind: str | None, by: str, alpha: float | str | None) -> About:
-    """Return how a new index would be made, with its defaults; what cannot be made is an error. For `Index.build`.
+def describe(
+    model: Sen2Pro, store: str | None, kind: str | None, rerank: str | None,
+    ranking: Literal["cosine", "mean-cosine"] = "cosine",
+) -> IndexInfo:  # fmt: skip
+    """Return the description of a new index, with its defaults; raise if it cannot be made.
 
-    >>> described(Sen2Pro("all-MiniLM-L6-v2"), None, None, "mean-cosine", None).kind
+    >>> describe(Sen2Pro("all-MiniLM-L6-v2"), None, None, None).kind
     'flat'
     """
-    encoder, chosen = TextEncoder(model), ranking(by, alpha)
-    if not encoder.has_gaussians and by != PLAIN:
+    model = search_model(model)
+    if rerank is not None and not _has_gaussians(model):
         raise Sen2ProError(
-            f"this model has no head, so one pass gives no distributions to rank by {by!r}; rank by 'cosine', fit a "
-            "head (Sen2Pro.distill), or ask for samples: Sen2Pro(..., samples=15)"
+            "this model has no head, so one pass gives no Gaussians to rerank by; leave rerank out, fit a head "
+            "(Sen2Pro.distill), or ask for samples: Sen2Pro(..., samples=15)"
         )
-    kind = one_of("kind", kind or ("flat" if store is None or not chosen.graph else "hnsw"), KINDS)
-    if kind == "hnsw" and not chosen.graph:
-        raise Sen2ProError(f"a graph finds hardly any neighbour by {by!r}; pass kind='flat', or rank by another name")
-    dimensions = check_whole("the number of dimensions", chosen.size(model.dim), 1, MOST_DIMENSIONS)
-    return About(encoder.signature, by, chosen.alpha, chosen.metric, dimensions, kind)
+    kind = one_of("kind", kind or ("flat" if store is None else "hnsw"), ("flat", "hnsw"))
+    check_whole("the number of dimensions", model.dim, 1, MOST_DIMENSIONS)
+    return IndexInfo(
+        signature=model.signature(),
+        ranking=ranking,
+        rerank=rerank,
+        dimensions=model.dim,
+        kind="flat" if kind == "flat" else "hnsw",
+    )
 
 
-def _check_signature(kept: Signature | None, given: Signature, what: str = "the index") -> None:
+def search_model(model: Sen2Pro) -> Sen2Pro:
+    """Return a model as an index uses it: in one pass if there is a head, by sampling if samples were asked for."""
+    if not isinstance(model, Sen2Pro):
+        raise Sen2ProError(f"model must be a Sen2Pro, not {type(model).__name__}")
+    return model if _has_gaussians(model) else model.in_one_pass() or model
+
+
+def _has_gaussians(model: Sen2Pro) -> bool:
+    """Tell whether an index takes Gaussians of this model; otherwise it takes plain vectors alone."""
+    return model.method != "sampling" or model.settings.samples is not None
+
+
+def prompt_name(model: Sen2Pro, side: str) -> str | None:
+    """Return the name of the model's prompt for one side of a search, `query` or `document`, if it has one."""
+    return next((name for name in _PROMPT_NAMES[side] if name in model.encoder.prompts), None)
+
+
+def prompt_of_documents(model: Sen2Pro) -> str:
+    """Return the text that the model puts before a document; empty if it has no prompt for documents."""
+    name = prompt_name(model, "document")
+    return model.encoder.prompt(None, name) if name else ""
+
+
+def unit(vectors: Array) -> Array:
+    """Return vectors of length 1; a vector of zeros stays as it is."""
+    wide = vectors.astype(np.float64)
+    lengths = np.sqrt(np.einsum("ij,ij->i", wide, wide))[:, None]
+    return np.asarray(vectors / np.maximum(lengths, 1e-30), np.float32)
+
+
+def _details(texts: list[str], totals: Mapping[str, Array64 | None], gaussian: Gaussian | None) -> Array:
+    """Return the details (n, d) of texts: total variances, words, and mean and variance if there is a Gaussian."""
+    columns = [totals.get(source) for source in SOURCES]
+    known = [np.zeros(len(texts)) if column is None else column for column in columns]
+    kept = np.stack([*known, [len(text.split()) for text in texts]], axis=1).astype(np.float32)
+    return kept if gaussian is None else np.concatenate([kept, gaussian.mean, gaussian.variance], axis=1)
+
+
+def _gaussian(details: Array) -> Gaussian:
+    """Return the Gaussians in details."""
+    mean, variance = np.split(details[:, KEPT:], 2, axis=1)
+    return Gaussian(mean, variance)
+
+
+def _hits(candidates: Candidates, likely: list[float | None], k: int) -> tuple[Hit, ...]:
+    columns = zip(candidates.documents[:k], candidates.similarities, likely, strict=False)
+    return tuple(Hit(each.id, each.text, near, chance, dict(each.metadata)) for each, near, chance in columns)
+
+
+def _length(texts: Iterable[str], total: int | None = None) -> int | None:
+    return len(texts) if total is None and isinstance(texts, Sized) else total
+
+
+def _check_signature(kept: Signature | None, given: Signature, what: str) -> None:
     if kept is None:
         raise Sen2ProError(f"{what} does not say how it was made, so it cannot be compared with a query")
     differing = [
         f"{name} {getattr(kept, name)!r} in {what}, but {getattr(given, name)!r} now"
-        for name in _OF_THE_INDEX
+        for name in _MUST_AGREE
         if getattr(kept, name) != getattr(given, name)
     ]
     if differing:
         versions = f" ({what} was made with sen2pro {kept.version}, this is {given.version})"
         raise Sen2ProError(
             f"{what} was made with another model or other settings: {'; '.join(differing)}"
-            f"{versions if kept.version != given.version else ''}. Pass model=... as it was, or build again"
+            f"{versions if kept.version != given.version else ''}. Pass model=... as it was, or build the index again"
         )

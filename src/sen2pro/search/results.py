@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, overload
 
-from sen2pro.search.rows import Value
+from sen2pro.search.documents import Value
 
 _TEXT = 100  # letters of a hit that are printed
 

@@ -25,7 +25,9 @@ from sen2pro.calibration import promise
 from sen2pro.calibration.hits import SearchConfidence, calibration
 from sen2pro.pictures import GREY, panels
 from sen2pro.search import Index
-from sen2pro.search.rows import Rows
+from sen2pro.search.documents import Document
+from sen2pro.search.index import unit
+from sen2pro.search.stores.protocol import Rows
 from sen2pro.validation import Array, Array64, Labels
 from sen2pro_lab.benchmarks import search_data
 from sen2pro_lab.benchmarks.common import ROOT, save
@@ -41,17 +43,14 @@ def fill(index: Index, docs: Kept, texts: list[str], batch: int = 2048) -> None:
     """Put encoded documents into an index, numbered."""
     for start in range(0, len(docs), batch):
         rows = np.arange(start, min(start + batch, len(docs)))
-        part = docs[rows]
-        ids: list[str] = [str(row) for row in rows]
-        about: list[dict[str, Any]] = [{} for _ in rows]
-        own = Rows(ids, [texts[row] for row in rows], index._ranking.document(part.encoded), part.about, about)
-        index.store.write(own, replace=False)
+        part, documents = docs[rows], [Document(str(row), texts[row], {}) for row in rows]
+        index.store.write(Rows(documents, unit(part.plain), part.about), replace=False)
     index.store.finish()
 
 
 def asked(index: Index, queries: Kept, k: int) -> list[Any]:
     """Search with queries that are encoded: all that an index does but the pass of the network."""
-    return index._answers([""] * len(queries), queries.encoded, k, {}, 0.5)
+    return index._answers([""] * len(queries), unit(queries.plain), queries.about, k, {}, 0.5)
 
 
 def recall_of(results: list[Any], exact: Labels) -> float:

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from sen2pro import Gaussian, Sen2Pro
 from sen2pro.calibration import encode
-from sen2pro.search.encoding import Encoded
 from sen2pro.validation import Array, Labels
 from sen2pro_lab.contests.retrieval import read_collection
 from sen2pro_lab.paper.catalogue import need
@@ -38,11 +37,6 @@ class Kept:
 
     def __getitem__(self, rows: Labels) -> Kept:
         return Kept(self.plain[rows], self.gaussian[rows], self.about[rows])
-
-    @property
-    def encoded(self) -> Encoded:
-        """The form that an index takes."""
-        return Encoded(self.plain, self.gaussian, self.about)
 
 
 class Collection(NamedTuple):

@@ -17,7 +17,7 @@ from sklearn.linear_model import LogisticRegression
 
 from sen2pro import Sen2Pro
 from sen2pro.calibration.defaults import DEPTH, DefaultCalibration, lead
-from sen2pro.search.ranking import ranking
+from sen2pro.search.index import unit
 from sen2pro.validation import Array64, Labels
 from sen2pro_lab.benchmarks import search_data
 from sen2pro_lab.benchmarks.common import save
@@ -32,12 +32,12 @@ Lists = tuple[Array64, NDArray[np.bool_]]  # scores and which hits are right, of
 
 def nearest(by: str, queries: Kept, docs: Kept, right: Labels, removed: Labels) -> Lists:
     """Rank documents, some of which are removed for a query (pairs); `right` are the pairs that answer."""
-    way = ranking(by)
-    stored, scores, good = way.document(docs.encoded), [], []
+    asked, stored = (unit(each.plain if by == "cosine" else each.gaussian.mean) for each in (queries, docs))
+    scores, good = [], []
     taken, wanted = _by_query(removed), _by_query(right)
     for start in range(0, len(queries), 256):
         rows = np.arange(start, min(start + 256, len(queries)))
-        table = way.query(queries[rows].encoded) @ stored.T
+        table = asked[rows] @ stored.T
         for row, each in zip(rows.tolist(), table, strict=True):
             each[list(taken.get(row, ()))] = -np.inf
         order = np.argsort(-table, axis=1, kind="stable")[:, :DEPTH]

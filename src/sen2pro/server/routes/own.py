@@ -15,7 +15,7 @@ from sen2pro.encoder.backend import Tokens
 from sen2pro.errors import Sen2ProError
 from sen2pro.gaussian import Gaussian
 from sen2pro.model import Sen2Pro
-from sen2pro.search.rows import check_where
+from sen2pro.search.documents import check_where
 from sen2pro.server import schemas
 from sen2pro.server.cache import key_of
 from sen2pro.server.engine import (

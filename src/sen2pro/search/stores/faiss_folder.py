@@ -1,7 +1,7 @@
-"""An index in memory as a folder: numbers as safetensors, texts as Parquet, and a list of both, which is written last.
+"""An index in memory as a folder: numbers as safetensors, texts as Parquet, and their list, which is written last.
 
-FAISS's own format is not read: a file of a stranger's can crash the process. A graph is kept as plain numbers, checked
-before FAISS sees them.
+FAISS's own format is not read, because an untrusted file can crash the process. A graph is kept as plain numbers, which
+are checked before FAISS gets them.
 """
 
 from __future__ import annotations
@@ -18,26 +18,38 @@ import xxhash
 from numpy.typing import NDArray
 
 from sen2pro.errors import Sen2ProError
-from sen2pro.io import documents, tensors
+from sen2pro.io import bundle, tensors
 from sen2pro.io.atomic import check_path, is_temporary, read_unchanged, replacing_folder
-from sen2pro.io.documents import COUNT, TEXT, mapping, record
 from sen2pro.io.rows import open_parquet, parquet_batches
 from sen2pro.io.tensors import Expected
-from sen2pro.search.faiss_store import FaissStore, library
-from sen2pro.search.rows import ABOUT, Rows, Value, check_ids, check_metadata
-from sen2pro.search.store import About
+from sen2pro.search.documents import FIELDS, Document, check_ids, check_metadata
+from sen2pro.search.stores.faiss import FaissStore, library
+from sen2pro.search.stores.protocol import KEPT, Json, Rows, from_json, to_json
 
-FILE = "sen2pro_index.json"
+NAME = "sen2pro_index"
+FILE = f"{NAME}.json"
 _PIECE = 1 << 20  # bytes that are read at once
 _BATCH = 8192  # rows of a table that are decoded at once
 _GROUP = 1 << 16  # rows of a table that are written at once
 _FILES = {"texts": ".parquet", "vectors": ".safetensors", "graph": ".safetensors"}
 _PART = re.compile(r"(texts|vectors|graph)(-[0-9a-f]{16}|\.new)\.(parquet|safetensors)")  # .new: up to version 0.11.0
-_FILE = record({"name": TEXT, "digest": TEXT})
-_ANY = mapping(lambda value, place: None)  # looked at by who reads it
-_DOCUMENT = record({"about": _ANY, "rows": COUNT, "files": mapping(_FILE)}, {"confidence": _ANY})
-_VECTORS = {"vectors": Expected("F32", "rows d"), "about": Expected("F32", f"rows {len(ABOUT)}")}
 _GRAPH = {"levels": Expected("I32", "rows"), "neighbours": Expected("I32", 1), "entry": Expected("I64", "1")}
+
+
+class Part(bundle.Config, frozen=True):
+    """A file of an index."""
+
+    name: str
+    digest: str
+
+
+class Contents(bundle.Config, frozen=True):
+    """The parts of an index in a folder; `about` is what `to_json` gives."""
+
+    about: Json
+    rows: bundle.Count
+    files: dict[str, Part]
+    confidence: Json | None = None
 
 
 def exists(folder: str | Path) -> bool:
@@ -56,27 +68,25 @@ def check_target(folder: str | Path, *, overwrite: bool) -> None:
 
 
 def _is_ours(name: str) -> bool:
-    """Tell whether a save that goes on, or was killed, has a file of this name in a folder without an index."""
+    """Tell whether a running or killed save has a file of this name in a folder without an index."""
     return is_temporary(name) or bool(_PART.fullmatch(name))
 
 
 def save(store: FaissStore, folder: str | Path, *, overwrite: bool = False) -> None:
-    """Write an index to a folder; one that is there is replaced at the last step, or stays as it is."""
+    """Write an index to a folder. An index that is there is replaced at the last step, or stays as it is."""
     path = check_path(folder)
     with replacing_folder(path, FILE, _PART, lambda: check_target(path, overwrite=overwrite)) as temporary:
         with store.held() as (rows, graph):
-            files = _write_files(temporary, rows, graph)
-            content = {"about": store.about.to_json(), "rows": len(rows), "files": files}
-        if store.confidence is not None:
-            content["confidence"] = store.confidence
-        documents.write(temporary / FILE, content)
+            files, about = _write_files(temporary, rows, graph), to_json(store.info)
+            contents = Contents(about=about, rows=len(rows), files=files, confidence=store.confidence)
+        bundle.save(temporary, NAME, contents)
 
 
-def _write_files(folder: Path, rows: Rows, graph: Any) -> dict[str, dict[str, str]]:
-    """Write the parts of an index under names that no other content has; return their names and digests."""
+def _write_files(folder: Path, rows: Rows, graph: Any) -> dict[str, Part]:
+    """Write the parts of an index. Their names have a digest, so that different contents have different names."""
     writers: dict[str, Callable[[Path], None]] = {
-        "texts": lambda place: _write_texts(place, rows),
-        "vectors": lambda place: tensors.write(place, {"vectors": rows.vectors, "about": rows.about}),
+        "texts": lambda place: _write_texts(place, rows.documents),
+        "vectors": lambda place: tensors.write(place, {"vectors": rows.vectors, "details": rows.details}),
     }
     if graph is not None and len(rows):
         writers["graph"] = lambda place: tensors.write(place, _graph_numbers(graph))
@@ -87,12 +97,12 @@ def _write_files(folder: Path, rows: Rows, graph: Any) -> dict[str, dict[str, st
         digest = digest_of(place)
         final = f"{name}-{digest[:16]}{_FILES[name]}"
         place.rename(folder / final)
-        files[name] = {"name": final, "digest": digest}
+        files[name] = Part(name=final, digest=digest)
     return files
 
 
 def load(folder: str | Path) -> FaissStore:
-    """Read an index that `save` wrote; a file that was changed is refused."""
+    """Read an index that `save` wrote; a changed file is an error."""
     path = check_path(folder)
     return read_unchanged(path / FILE, partial(_load, path))
 
@@ -100,38 +110,33 @@ def load(folder: str | Path) -> FaissStore:
 def _load(path: Path) -> FaissStore:
     if not exists(path):
         raise Sen2ProError(f"there is no index in {path}: {FILE} is missing")
-    found = documents.read(path / FILE, _DOCUMENT)
-    about = About.from_json(found["about"], f"{path / FILE}: 'about'")
-    places = {name: _checked(path, name, found["files"]) for name in ("texts", "vectors")}
-    numbers = tensors.read(places["vectors"], _VECTORS)
-    vectors, count = numbers["vectors"], found["rows"]
-    if vectors.shape != (count, about.dimensions) or (numbers["about"] < 0).any():
-        raise Sen2ProError(
-            f"{places['vectors']}: there must be {count} vectors of {about.dimensions} numbers, and no negative "
-            f"variance or length, not {vectors.shape}"
-        )
-    ids, texts, metadata = _read_texts(places["texts"], count)
-    rows = Rows(ids, texts, vectors, numbers["about"], metadata)
-    store = FaissStore(about)
-    graph = None
-    if about.kind == "hnsw" and "graph" in found["files"]:
-        graph = _read_graph(_checked(path, "graph", found["files"]), count, store.sizes())
-    store.fill(rows, graph)
-    store.confidence = found.get("confidence")
+    contents, _ = bundle.load(path, NAME, Contents)
+    info, _ = from_json(contents.about, f"the index in {path}")
+    count, place = contents.rows, _checked(path, "vectors", contents.files)
+    sizes = {"vectors": info.dimensions, "details": info.details}
+    numbers = tensors.read(place, {name: Expected("F32", f"{count} {size}") for name, size in sizes.items()})
+    details = numbers["details"]
+    if (details[:, :KEPT] < 0).any() or (details[:, KEPT + info.dimensions :] < 0).any():
+        raise Sen2ProError(f"{place}: variances and lengths cannot be negative")
+    documents = _read_texts(_checked(path, "texts", contents.files), count)
+    store, graph = FaissStore(info), None
+    if info.kind == "hnsw" and "graph" in contents.files and count:
+        graph = _read_graph(_checked(path, "graph", contents.files), count, store.graph_sizes())
+    store.fill(Rows(documents, numbers["vectors"], details), graph)
+    store.confidence = contents.confidence
     return store
 
 
-def _checked(folder: Path, name: str, files: dict[str, dict[str, str]]) -> Path:
-    """Return the path of a file of an index, after a look at its name and its digest."""
+def _checked(folder: Path, name: str, files: dict[str, Part]) -> Path:
+    """Return the path of a part of an index, after a check of its name and its digest."""
     if name not in files:
         raise Sen2ProError(f"{folder / FILE}: 'files' has no {name!r}")
-    file = files[name]
-    path = folder / file["name"]
-    if path.name != file["name"] or not path.name.startswith(f"{name}-") or path.suffix != _FILES[name]:
-        raise Sen2ProError(f"{folder / FILE}: {file['name']!r} is no name of a file of an index")
+    path = folder / files[name].name
+    if path.name != files[name].name or not path.name.startswith(f"{name}-") or path.suffix != _FILES[name]:
+        raise Sen2ProError(f"{folder / FILE}: {files[name].name!r} cannot be the name of a part of an index")
     if not path.is_file():
         raise Sen2ProError(f"a part of the index is missing: {path}")
-    if digest_of(path) != file["digest"]:
+    if digest_of(path) != files[name].digest:
         raise Sen2ProError(f"{path} was changed or damaged since it was written; build the index again")
     return path
 
@@ -145,30 +150,26 @@ def digest_of(path: Path) -> str:
     return str(state.hexdigest())
 
 
-def _write_texts(path: Path, rows: Rows) -> None:
+def _write_texts(path: Path, documents: list[Document]) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    schema = pa.schema([(name, pa.string()) for name in ("id", "text", "metadata")])
+    schema = pa.schema([(name, pa.string()) for name in FIELDS])
     with pq.ParquetWriter(path, schema, compression="zstd", write_page_checksum=True) as file:
-        for start in range(0, len(rows), _GROUP):
-            part = slice(start, start + _GROUP)
-            columns = [rows.ids[part], rows.texts[part], [json.dumps(each) for each in rows.metadata[part]]]
-            file.write_table(pa.table([pa.array(values, pa.string()) for values in columns], schema))
+        for start in range(0, len(documents), _GROUP):
+            rows = [(id, text, json.dumps(metadata)) for id, text, metadata in documents[start : start + _GROUP]]
+            file.write_table(pa.table([pa.array(column, pa.string()) for column in zip(*rows, strict=True)], schema))
 
 
-def _read_texts(path: Path, count: int) -> tuple[list[str], list[str], list[dict[str, Value]]]:
-    ids: list[str] = []
-    texts: list[str] = []
-    metadata: list[dict[str, Value]] = []
+def _read_texts(path: Path, count: int) -> list[Document]:
+    documents: list[Document] = []
     for batch in _batches(path, count):
-        ids += check_ids(batch["id"])
-        texts += batch["text"]
-        parsed = [documents.parse(text, f"{path}: metadata") for text in batch["metadata"]]
-        metadata += check_metadata(parsed, len(parsed))
-    if len(ids) != count or len(set(ids)) != count:
-        raise Sen2ProError(f"{path}: there must be {count} ids, all different, not {len(ids)}")
-    return ids, texts, metadata
+        parsed = [bundle.parse(text, f"{path}: metadata") for text in batch["metadata"]]
+        columns = check_ids(batch["id"]), batch["text"], check_metadata(parsed, len(parsed))
+        documents += map(Document, *columns)
+    if len(documents) != count or len({document.id for document in documents}) != count:
+        raise Sen2ProError(f"{path}: there must be {count} ids, all different, not {len(documents)}")
+    return documents
 
 
 def _batches(path: Path, count: int) -> Iterator[dict[str, list[str]]]:
@@ -176,7 +177,7 @@ def _batches(path: Path, count: int) -> Iterator[dict[str, list[str]]]:
 
     with open_parquet(path) as file:
         schema = file.schema_arrow
-        if schema.names != ["id", "text", "metadata"] or set(schema.types) != {pa.string()}:
+        if schema.names != list(FIELDS) or set(schema.types) != {pa.string()}:
             raise Sen2ProError(f"{path} must have the columns id, text and metadata, all of texts")
         if file.metadata.num_rows != count:
             raise Sen2ProError(f"{path} has {file.metadata.num_rows} rows, but the index {count}")
@@ -196,8 +197,8 @@ def _graph_numbers(graph: Any) -> dict[str, NDArray[Any]]:
     }
 
 
-def _read_graph(path: Path, rows: int, starts: NDArray[np.int64]) -> Callable[[Any], None] | None:
-    """Return what puts a graph into an engine, or None for an empty one; no number may lead out of its arrays.
+def _read_graph(path: Path, rows: int, starts: NDArray[np.int64]) -> Callable[[Any], None]:
+    """Return a function that puts a saved graph into an engine; no number may lead out of its arrays.
 
     A row of `levels` l has neighbours on the levels 0 to l - 1, and each of them must be on that level too.
     """

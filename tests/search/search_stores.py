@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import atexit
 import itertools
 import tempfile
 import warnings
+from functools import cache
 from pathlib import Path
 
+import numpy as np
+
 from sen2pro import Sen2Pro
+from sen2pro.calibration import SearchConfidence
 from sen2pro.search import Index
 
 NAMES = itertools.count()
 STORES = ("faiss", "faiss-hnsw", "postgres", "qdrant")
+WORDS = "the man woman dog cat plays runs eats guitar ball park house big small red blue market rain sun music".split()
 
 
 class Server:
@@ -40,6 +46,20 @@ class Server:
             self._server.cleanup()
 
 
+@cache
+def shared_server() -> Server:
+    server = Server()
+    atexit.register(server.close)
+    return server
+
+
+@cache
+def some_texts() -> list[str]:
+    """160 texts of six words that differ."""
+    rng = np.random.default_rng(0)
+    return list(dict.fromkeys(" ".join(rng.choice(WORDS, 6)) for _ in range(160)))
+
+
 class Place:
     """A store of one kind: builds an index there, and opens it again."""
 
@@ -57,11 +77,23 @@ class Place:
     def build(self, model: Sen2Pro, texts=(), **more) -> Index:
         return Index.build(model, texts, **self.options, **more)
 
+    def open(self, model: Sen2Pro) -> Index:
+        options = self.options
+        return Index.open(options.pop("store"), model, **options)
+
     def reopen(self, index: Index, model: Sen2Pro) -> Index:
         """Close an index and open it again."""
         if self.kind.startswith("faiss"):
             index.save(self._folder / "index", overwrite=True)
             return Index.open(self._folder / "index", model)
         index.close()
-        options = self.options
-        return Index.open(options.pop("store"), model, **options)
+        return self.open(model)
+
+
+@cache
+def fitted_confidence(level=0.3, later=True):
+    """A confidence of five hits: a hit is right if its score is above a level, more or less."""
+    rng = np.random.default_rng(0)
+    scores = -np.sort(-rng.uniform(-1, 1, (400, 5)), axis=1)
+    right = rng.uniform(size=(400, 5)) < 1 / (1 + np.exp(-20 * (scores - level)))
+    return SearchConfidence().fit(scores, right if later else right[:, 0])

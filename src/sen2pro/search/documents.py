@@ -1,0 +1,245 @@
+"""Documents on their way into an index, checked once for all stores; and the filters that their metadata answer."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain, islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from sen2pro.errors import Sen2ProError, Sen2ProWarning, one_of, short_repr
+from sen2pro.io.atomic import check_path
+from sen2pro.io.gaussians import Piece, outline, stream
+from sen2pro.validation import as_list, check_sentences, check_text, is_whole
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Value = str | int | float | bool
+Where = dict[str, list[Value]]  # key -> the values that a document may have
+FIELDS = ("id", "text", "metadata")  # of a document
+CHUNK = 1024  # texts that are encoded and written at once
+LONGEST_ID = 512  # characters: a database keeps ids in a tree whose entries must be short
+LARGEST_WHOLE = 1 << 53  # beyond it JSON readers round
+MOST_VALUES = 1000  # of a filter, all of its keys together
+_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
+
+
+class Document(NamedTuple):
+    """A document as it was added, without its vector."""
+
+    id: str
+    text: str
+    metadata: Mapping[str, Value]
+
+
+def batches(
+    texts: Iterable[str], ids: Iterable[object], metadata: Iterable[Mapping[str, object]] | None, *, exact: bool
+) -> Iterator[list[Document]]:
+    """Yield checked documents; `exact` says that there must be as many ids as texts, not more."""
+    if isinstance(texts, (str, bytes, Mapping)) or isinstance(ids, (str, bytes)):
+        raise Sen2ProError(f"give a list of texts and a list of ids, not {short_repr(texts)}")
+    try:
+        rows, names = iter(texts), iter(ids)
+        extra = None if metadata is None else iter(metadata)
+    except TypeError as error:
+        raise Sen2ProError(f"texts, ids and metadata are lists or generators: {error}") from None
+    while chunk := list(islice(rows, CHUNK)):
+        own = list(islice(names, len(chunk)))
+        more = None if extra is None else list(islice(extra, len(chunk)))
+        for what, column in (("ids", own), ("metadata", more)):
+            if column is not None and len(column) < len(chunk):
+                raise Sen2ProError(f"there are fewer {what} than texts")
+        checked = check_sentences(chunk)
+        for number, text in enumerate(checked):
+            if "\0" in text:
+                raise Sen2ProError(f"text {number} holds a NUL, which no database can keep: {short_repr(text)}")
+        yield [*map(Document, check_ids(own), checked, check_metadata(more, len(checked)))]
+    if list(chain(islice(names, 1) if exact else (), islice(extra or (), 1))):
+        raise Sen2ProError("there are more ids or metadata than texts")
+
+
+def check_ids(ids: object) -> list[str]:
+    """Return ids as texts; whole numbers may be ids too.
+
+    >>> check_ids(["a", 7])
+    ['a', '7']
+    """
+    given = [ids] if isinstance(ids, str) or is_whole(ids) else as_list(ids, "a list of ids")
+    return [_check_id(number, each) for number, each in enumerate(given)]
+
+
+def _check_id(number: int, value: Any) -> str:
+    whole = is_whole(value) and abs(value) < LARGEST_WHOLE
+    id = str(value) if whole else check_text(f"id {number}", value)
+    if not id or len(id) > LONGEST_ID or "\0" in id:
+        raise Sen2ProError(f"id {number} must have 1 to {LONGEST_ID} characters and no NUL, not {short_repr(id)}")
+    return id
+
+
+def check_metadata(metadata: Iterable[object] | None, rows: int) -> list[dict[str, Value]]:
+    """Return one dictionary of plain values for each row; a key whose value is None is left out.
+
+    >>> check_metadata([{"year": None, "lang": "en"}], 1)
+    [{'lang': 'en'}]
+    >>> check_metadata([{"year": 1999, "a.b": 1}], 1)
+    Traceback (most recent call last):
+    sen2pro.errors.Sen2ProError: a metadata key has 1 to 63 letters, digits and _, and starts with no digit, not 'a.b'
+    """
+    return [_check_mapping(each) for each in metadata] if metadata is not None else [{} for _ in range(rows)]
+
+
+def _check_mapping(each: object) -> dict[str, Value]:
+    if not isinstance(each, Mapping):
+        raise Sen2ProError(f"metadata is a dictionary for each text, not {short_repr(each)}")
+    return {check_key(key): check_value(key, value) for key, value in each.items() if value is not None}
+
+
+def check_where(where: object) -> Where:
+    """Return a filter as key -> list of allowed values.
+
+    >>> check_where({"lang": "en", "year": [1999, 2000]})
+    {'lang': ['en'], 'year': [1999, 2000]}
+    """
+    if where is None:
+        return {}
+    if not isinstance(where, Mapping):
+        raise Sen2ProError(
+            f"where is a dictionary like {{'lang': 'en', 'year': [1999, 2000]}}, not {short_repr(where)}"
+        )
+    count = sum(len(value) if isinstance(value, (list, tuple)) else 1 for value in where.values())
+    if max(count, len(where)) > MOST_VALUES:
+        raise Sen2ProError(
+            f"where may have {MOST_VALUES:,} values, all keys together, not {max(count, len(where)):,}; search in "
+            "parts, or give the texts a key for what you want to find"
+        )
+    found: Where = {}
+    for key, value in where.items():
+        values = list(value) if isinstance(value, (list, tuple)) else [value]
+        if not values:
+            raise Sen2ProError(f"where has no value for {key!r}; give at least one, or leave the key out")
+        found[check_key(key)] = [check_value(key, each) for each in values]
+    return found
+
+
+def check_key(key: object) -> str:
+    """Return a key of metadata: a plain name, so that no store can read it as a path or an operator."""
+    if not isinstance(key, str) or not _KEY.fullmatch(key):
+        rule = "a metadata key has 1 to 63 letters, digits and _, and starts with no digit"
+        raise Sen2ProError(f"{rule}, not {short_repr(key)}")
+    return key
+
+
+def check_value(key: object, value: object) -> Value:
+    """Return a text, a number or a truth value, as JSON has them."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, int) and abs(value) <= LARGEST_WHOLE:
+        return int(value)
+    if isinstance(value, float) and np.isfinite(value):
+        return float(value)
+    if isinstance(value, str):
+        text = check_text(f"metadata {key!r}", value)
+        if "\0" not in text:
+            return text
+    raise Sen2ProError(
+        f"metadata {short_repr(key)} must be a text, a finite number, or true or false, not {short_repr(value)}"
+    )
+
+
+def matcher(where: Where) -> Callable[[Mapping[str, Value]], bool]:
+    """Return a function that tells whether metadata pass a filter; as in JSON, true is not 1, but 1.0 is.
+
+    >>> passes = matcher({"year": [1999.0, 2000], "new": [True]})
+    >>> passes({"year": 1999, "new": True}), passes({"year": 1999, "new": 1}), passes({"year": 1999})
+    (True, False, False)
+    """
+    # In Python True equals 1, also as a member of a set. So each value is paired with whether it is a truth value.
+    wanted = [(key, {(isinstance(value, bool), value) for value in values}) for key, values in where.items()]
+
+    def passes(metadata: Mapping[str, Value]) -> bool:
+        return all(
+            key in metadata and (isinstance(metadata[key], bool), metadata[key]) in values for key, values in wanted
+        )
+
+    return passes
+
+
+class EncodedFile:
+    """A Parquet file of `sen2pro encode`, or a folder of shards. Memory does not grow with it.
+
+    `metadata` names the columns that become metadata of the documents; by default all that `sen2pro encode` kept.
+    """
+
+    def __init__(self, path: str | Path, metadata: Sequence[str] | None = None) -> None:
+        self._path = check_path(path)
+        if self._path.suffix.lower() != ".parquet" and not self._path.is_dir():
+            raise Sen2ProError(f"{self._path}: only a Parquet file keeps ids and texts; write one with sen2pro encode")
+        found = outline(self._path)
+        self.signature, self._rows, self._chosen = found.signature, found.rows, metadata is not None
+        self._columns = list(found.kept)
+        if metadata is not None:
+            self._columns = list(dict.fromkeys(as_list(metadata, "a list of columns")))
+            for name in self._columns:
+                one_of(f"metadata column in {self._path}", check_key(name), found.kept)
+
+    def __len__(self) -> int:
+        return self._rows
+
+    def batches(self) -> Iterator[tuple[list[Document], Piece]]:
+        """Yield documents with their Gaussians, after a first pass over the file that checks its digest and columns."""
+        unfit = {name: why for name in self._columns if (why := _unfit_key(name))}
+        for piece in stream(self._path, CHUNK):
+            for name, values in piece.columns.items():
+                if name in self._columns and name not in unfit and (why := _unfit_values(values)):
+                    unfit[name] = why
+        for name, why in unfit.items():
+            if self._chosen:
+                raise Sen2ProError(f"{self._path}: the column {name!r} cannot be metadata: {why}; leave it out")
+            message = f"the column {name!r} of {self._path} does not become metadata: {why}"
+            warnings.warn(message, Sen2ProWarning, stacklevel=3)
+        names, done = [name for name in self._columns if name not in unfit], 0
+        for piece in stream(self._path, CHUNK, verify=False):
+            number = len(piece.gaussian)
+            ids = check_ids(piece.ids if piece.ids is not None else range(done, done + number))
+            columns = [piece.columns[name].to_pylist() for name in names if name in piece.columns]
+            rows: Iterable[tuple[object, ...]] = zip(*columns, strict=True) if columns else [()] * number
+            metadata = check_metadata([dict(zip(names, row, strict=False)) for row in rows], number)
+            yield [*map(Document, ids, piece.texts or [""] * number, metadata)], piece
+            done += number
+
+
+def _unfit_key(name: str) -> str | None:
+    try:
+        check_key(name)
+    except Sen2ProError as error:
+        return str(error)
+    return None
+
+
+def _unfit_values(values: pa.Array) -> str | None:
+    """Return why a column cannot be metadata, by the rules of `check_value`, for all values at once; None if it can."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    try:
+        values.validate(full=True)
+    except pa.ArrowInvalid:
+        return "it holds text that is not UTF-8"
+    if pa.types.is_integer(values.type):
+        wrong = pc.or_(pc.greater(values, LARGEST_WHOLE), pc.less(values, -LARGEST_WHOLE))
+        rule = f"a whole number is between -{LARGEST_WHOLE} and {LARGEST_WHOLE}"
+    elif pa.types.is_floating(values.type):
+        wrong, rule = pc.invert(pc.is_finite(values)), "a number is finite"
+    elif pa.types.is_string(values.type):
+        wrong, rule = pc.match_substring(values, "\0"), "a text holds no NUL"
+    else:
+        return None
+    found = values.filter(wrong)
+    return f"{rule}, not {short_repr(found[0].as_py())}" if len(found) else None

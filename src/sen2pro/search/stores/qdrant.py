@@ -1,0 +1,323 @@
+"""An index in Qdrant: a server, or the engine inside qdrant-client, in memory or in a folder.
+
+A server takes a batch as a whole. The local engine writes point by point, so a batch is noted in a journal first, and
+an interrupted batch is undone.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import numpy as np
+
+from sen2pro.errors import Sen2ProError, first_line
+from sen2pro.search.documents import FIELDS, Document, Value, Where
+from sen2pro.search.stores.protocol import (
+    SOME_ROWS,
+    Candidates,
+    DuplicateIds,
+    IndexInfo,
+    Json,
+    Rows,
+    StoreUnavailable,
+    from_json,
+    missing,
+    retried,
+    retry,
+    retry_write,
+    to_json,
+    without_secret,
+)
+from sen2pro.validation import Array
+
+try:
+    from qdrant_client import QdrantClient, models
+    from qdrant_client.http.exceptions import ApiException, ResponseHandlingException, UnexpectedResponse
+except ImportError:
+    raise missing("qdrant-client", "qdrant") from None
+
+_NAMESPACE = uuid.UUID("5e2b0a9c-0000-4000-8000-73656e327072")
+_INFO_POINT, _JOURNAL_POINT = 1, 2
+_PORT, _WAIT = 6333, 10  # seconds
+
+
+class QdrantStore:
+    """A collection of points, and a second one, NAME__about, with the description of the index.
+
+    The address is that of a server (`qdrant://host:port`), `qdrant://:memory:`, or a folder (`qdrant:///path`). The
+    client of Qdrant keeps a folder in pickle format, which can run code when it is read.
+    """
+
+    def __init__(self, client: Client, name: str, info: IndexInfo, confidence: Json | None = None) -> None:
+        self.info, self.confidence = info, confidence
+        self._client, self._name, self._notes = client, name, _notes(name)
+
+    @classmethod
+    def create(
+        cls, url: str, name: str, info: IndexInfo, *, overwrite: bool = False, allow_pickle: bool = False
+    ) -> QdrantStore:
+        """Make the collections of a new index."""
+        store = cls(Client(url, allow_pickle), name, info)
+        store._create(overwrite)
+        return store
+
+    @classmethod
+    def connect(cls, url: str, name: str, *, allow_pickle: bool = False) -> QdrantStore:
+        """Open an index, and undo an interrupted batch."""
+        client = Client(url, allow_pickle)
+        try:
+            content = retry(lambda: _read_info(client, name))
+            store = cls(client, name, *from_json(content, f"{name!r} in {without_secret(url)}"))
+        except Sen2ProError:
+            client.close()
+            raise
+        store._undo()
+        return store
+
+    @retried
+    def _create(self, overwrite: bool) -> None:
+        with self._client.asking() as client:
+            if client.collection_exists(self._name):
+                if not overwrite:
+                    raise Sen2ProError(
+                        f"there is a collection {self._name!r} already; pass overwrite=True, or another name=..."
+                    )
+                if not client.collection_exists(self._notes):
+                    raise Sen2ProError(f"the collection {self._name!r} is no index of sen2pro, so it is not replaced")
+                client.delete_collection(self._name)
+            if client.collection_exists(self._notes):
+                client.delete_collection(self._notes)
+            for name, size in ((self._name, self.info.dimensions), (self._notes, 1)):
+                client.create_collection(name, models.VectorParams(size=size, distance=models.Distance.DOT))
+            self._note(client, _INFO_POINT, {"about": to_json(self.info)})
+
+    @retried
+    def keep_confidence(self, content: Json | None) -> None:
+        """Keep the JSON of a confidence beside the description of the index."""
+        with self._client.asking() as client:
+            self._note(client, _INFO_POINT, {"about": to_json(self.info, content)})
+        self.confidence = content
+
+    def _note(self, client: QdrantClient, number: int, payload: Json) -> None:
+        client.upsert(self._notes, [models.PointStruct(id=number, vector=[1.0], payload=payload)], wait=True)
+
+    @retried
+    def __len__(self) -> int:
+        with self._client.asking() as client:
+            return client.count(self._name, exact=True).count
+
+    @retried
+    def read(self, ids: Sequence[str]) -> list[Document]:
+        """Return the documents with these ids; unknown ids are left out."""
+        with self._client.asking() as client:
+            points = client.retrieve(self._name, [_point(id) for id in ids], with_payload=True)
+        return [_document(point.payload or {}) for point in points]
+
+    def write(self, rows: Rows, *, replace: bool) -> None:
+        """Add rows as one batch."""
+        retry_write(lambda: self._write(rows, replace), rows.ids)
+
+    def _write(self, rows: Rows, replace: bool) -> None:
+        columns = zip(rows.documents, rows.vectors.tolist(), rows.details.tolist(), strict=True)
+        points = [
+            models.PointStruct(
+                id=_point(document.id), vector=vector,
+                payload={**dict(zip(FIELDS, document, strict=True)), "details": details},
+            )
+            for document, vector, details in columns
+        ]  # fmt: skip
+        with self._client.asking() as client:
+            if not replace and (there := self._existing(client, rows.ids)):
+                raise DuplicateIds(there)
+            with self._journal(client, [_point(id) for id in rows.ids]):
+                client.upsert(self._name, points, wait=True)
+
+    def _existing(self, client: QdrantClient, ids: Sequence[str]) -> list[str]:
+        found = client.retrieve(self._name, [_point(id) for id in ids], with_payload=False)
+        there = {str(point.id) for point in found}
+        return [id for id in dict.fromkeys(ids) if _point(id) in there]
+
+    @retried
+    def delete(self, ids: Sequence[str]) -> int:
+        """Delete documents as one batch; return how many there were."""
+        with self._client.asking() as client:
+            points = [_point(id) for id in self._existing(client, ids)]
+            if points:
+                with self._journal(client, points):
+                    client.delete(self._name, models.PointIdsList(points=[*points]), wait=True)
+            return len(points)
+
+    @contextmanager
+    def _journal(self, client: QdrantClient, points: list[str]) -> Iterator[None]:
+        """Note what a batch of the local engine replaces, so that an interrupted batch can be undone."""
+        if not self._client.local:
+            yield
+            return
+        old = client.retrieve(self._name, points, with_vectors=True)
+        kept = [{"id": str(point.id), "vector": point.vector, "payload": point.payload} for point in old]
+        self._note(client, _JOURNAL_POINT, {"points": points, "old": kept})
+        try:
+            yield
+        except BaseException:
+            self._undo()
+            raise
+        self._forget(client)
+
+    def _undo(self) -> None:
+        """Undo an interrupted batch of the local engine."""
+        if not self._client.local:
+            return
+        with self._client.asking() as client:
+            found = client.retrieve(self._notes, [_JOURNAL_POINT])
+            if not found:
+                return
+            journal = found[0].payload or {}
+            client.delete(self._name, models.PointIdsList(points=journal["points"]), wait=True)
+            if journal["old"]:
+                client.upsert(self._name, [models.PointStruct(**each) for each in journal["old"]], wait=True)
+            self._forget(client)
+
+    def _forget(self, client: QdrantClient) -> None:
+        client.delete(self._notes, models.PointIdsList(points=[_JOURNAL_POINT]), wait=True)
+
+    @retried
+    def nearest(self, vectors: Array, k: int, where: Where) -> list[Candidates]:
+        """Return the k nearest documents for each vector (n, k)."""
+        wanted, exact = _filter(where), None  # the local engine compares all points, and warns if it is told how
+        if not self._client.local:
+            exact = models.SearchParams(exact=self.info.kind == "flat", hnsw_ef=max(128, 2 * k))
+        requests = [
+            models.QueryRequest(query=vector, limit=k, filter=wanted, params=exact, with_payload=True)
+            for vector in vectors.tolist()
+        ]
+        with self._client.asking() as client:
+            answers = client.query_batch_points(self._name, requests=requests) if requests else []
+        return [self._candidates(answer.points) for answer in answers]
+
+    def _candidates(self, points: Sequence[models.ScoredPoint]) -> Candidates:
+        if not points:
+            return Candidates.none()
+        rows = [point.payload or {} for point in points]
+        details = np.array([row["details"] for row in rows], np.float32)
+        return Candidates([_document(row) for row in rows], [float(point.score) for point in points], details)
+
+    @retried
+    def has_key(self, key: str) -> bool:
+        """Tell whether a document has this key in its metadata."""
+        empty = models.IsEmptyCondition(is_empty=models.PayloadField(key=f"metadata.{key}"))
+        with self._client.asking() as client:
+            found, _ = client.scroll(self._name, models.Filter(must_not=[empty]), limit=1, with_payload=False)
+        return bool(found)
+
+    @retried
+    def keys(self) -> list[str]:
+        """Return the keys of the metadata of a thousand documents."""
+        with self._client.asking() as client:
+            found, _ = client.scroll(self._name, limit=SOME_ROWS, with_payload=["metadata"])
+        return sorted({key for point in found for key in (point.payload or {})["metadata"]})
+
+    def finish(self) -> None:
+        """Do nothing: a server builds its graph by itself."""
+
+    def close(self) -> None:
+        """Close the client, which frees the lock of a folder."""
+        self._client.close()
+
+
+class Client:
+    """The client of a server, or the local engine, which is for one thread at a time."""
+
+    def __init__(self, url: str, allow_pickle: bool) -> None:
+        self._url, self._lock = url, threading.RLock()
+        rest = url.partition("://")[2]
+        self.local = rest == ":memory:" or rest.startswith("/")
+        self._client = _local(rest, allow_pickle) if self.local else _remote(url)
+        self.close = self._client.close
+
+    @contextmanager
+    def asking(self) -> Iterator[QdrantClient]:
+        """Give the client; its errors become ours."""
+        with self._lock if self.local else nullcontext():
+            try:
+                yield self._client
+            except UnexpectedResponse as error:
+                if error.status_code is None or error.status_code < 500:
+                    raise Sen2ProError(f"Qdrant refused this: {first_line(error)}") from None
+                raise self._unavailable(error) from None
+            except (ResponseHandlingException, ApiException, ConnectionError) as error:
+                raise self._unavailable(error) from None
+
+    def _unavailable(self, error: Exception) -> StoreUnavailable:
+        return StoreUnavailable(f"Qdrant at {without_secret(self._url)} does not answer: {first_line(error)}")
+
+
+def _local(place: str, allow_pickle: bool) -> QdrantClient:
+    if place == ":memory:":
+        return QdrantClient(":memory:", force_disable_check_same_thread=True)
+    folder = Path(unquote(place))
+    if folder.exists() and any(folder.iterdir()) and not allow_pickle:
+        raise Sen2ProError(
+            f"qdrant-client keeps {folder} in pickle format, which can run any code when it is read. If you made it "
+            "yourself, pass allow_pickle=True"
+        )
+    try:
+        return QdrantClient(path=str(folder), force_disable_check_same_thread=True)
+    except (RuntimeError, OSError) as error:
+        raise Sen2ProError(f"the folder {folder} cannot be opened: {first_line(error)}") from None
+
+
+def _remote(url: str) -> QdrantClient:
+    scheme, _, rest = url.partition("://")
+    try:
+        parts = urlsplit(f"{'https' if scheme.endswith('+https') else 'http'}://{rest}")
+        address = f"{parts.scheme}://{parts.hostname}:{parts.port or _PORT}{parts.path}"
+    except ValueError as error:
+        raise Sen2ProError(f"{without_secret(url)} is not the address of a Qdrant server: {error}") from None
+    key = parts.password or os.environ.get("QDRANT_API_KEY")  # qdrant-client warns of a key that goes over http
+    return QdrantClient(url=address, api_key=key, timeout=_WAIT, check_compatibility=False)
+
+
+def _read_info(client: Client, name: str) -> object:
+    """Return the description of an index; None if there is no such index."""
+    with client.asking() as asked:
+        if not asked.collection_exists(_notes(name)) or not asked.collection_exists(name):
+            return None
+        found = asked.retrieve(_notes(name), [_INFO_POINT])
+        return (found[0].payload or {}).get("about") if found else None
+
+
+def _notes(name: str) -> str:
+    return f"{name}__about"
+
+
+def _point(id: str) -> str:
+    """Return the id of a point: Qdrant takes numbers and UUIDs only."""
+    return str(uuid.uuid5(_NAMESPACE, id))
+
+
+def _document(payload: Json) -> Document:
+    return Document(*(payload[name] for name in FIELDS))
+
+
+def _filter(where: Where) -> models.Filter | None:
+    """Return a filter; numbers are matched by ranges of one value, so that 1 is 1.0."""
+
+    def condition(key: str, values: Sequence[Value]) -> models.Filter:
+        field, texts = f"metadata.{key}", [value for value in values if isinstance(value, str)]
+        truths = {value for value in values if isinstance(value, bool)}
+        numbers = {value for value in values if not isinstance(value, (str, bool))}
+        found: list[models.Condition] = [
+            *(models.FieldCondition(key=field, match=models.MatchValue(value=each)) for each in truths),
+            *(models.FieldCondition(key=field, range=models.Range(gte=each, lte=each)) for each in numbers),
+        ]
+        if texts:
+            found.append(models.FieldCondition(key=field, match=models.MatchAny(any=texts)))
+        return models.Filter(should=found)
+
+    return models.Filter(must=[condition(*each) for each in where.items()]) if where else None
