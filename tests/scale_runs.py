@@ -9,7 +9,7 @@ import pytest
 from conftest import WORDS
 
 from sen2pro import Sen2Pro
-from sen2pro.jobs import InProcess, encode_files, plan
+from sen2pro.jobs import encode_files, workers
 
 ROWS, SAMPLES = 1000, 2
 
@@ -26,7 +26,7 @@ def texts():
 
 @pytest.fixture(autouse=True)
 def small_units(monkeypatch):
-    monkeypatch.setattr(plan, "UNIT", 1024)  # of one pass a row; of four, it makes units of 256 rows
+    monkeypatch.setattr(workers, "UNIT", 256)
 
 
 def some_texts(n: int, seed: int = 0) -> list[str]:
@@ -56,20 +56,15 @@ def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-class Stops(InProcess):
-    """An engine whose process is stopped after some units, as by Ctrl-C."""
+def stopped(model, inputs, output, after=2, run=encode_files, **options):
+    """Stop a run when some units of 256 rows are done, as Ctrl-C does."""
+    rows = 0.0
 
-    def __init__(self, after):
-        super().__init__()
-        self.after = after
+    def count(more):
+        nonlocal rows
+        rows += more
+        if rows > 256 * after + 0.5:
+            raise KeyboardInterrupt
 
-    def run(self, units, place, how, advance):
-        for number, done in enumerate(super().run(units, place, how, advance)):
-            yield done
-            if number + 1 == self.after:
-                raise KeyboardInterrupt
-
-
-def stopped(model, inputs, output, after=2, **options):
     with pytest.raises(KeyboardInterrupt):
-        encode_files(model, inputs, output, engine=Stops(after), **options)
+        return run(model, inputs, output, show_progress_bar=count, **options)

@@ -25,8 +25,8 @@ def run(*arguments, input=None):
     return CliRunner().invoke(app, [str(a) for a in arguments], input=input)
 
 
-def spawn(*arguments, **options):
-    command = [sys.executable, "-c", "from sen2pro.cli.app import main; main()", *map(str, arguments)]
+def spawn(*arguments, first="", **options):
+    command = [sys.executable, "-c", f"{first}from sen2pro.cli.app import main; main()", *map(str, arguments)]
     options.setdefault("preexec_fn", lambda: signal.signal(signal.SIGINT, signal.default_int_handler))
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
 
@@ -136,9 +136,10 @@ def test_a_read_only_folder_is_said_before_the_work():
 def test_an_interrupted_run_exits_cleanly_and_keeps_what_is_done(shared_folder, tmp_path):
     """Other signals, and kills, are in tests/jobs."""
     (tmp_path / "in.txt").write_text("the dog runs in the park\n" * 20_000)
-    process = spawn("encode", tmp_path / "in.txt", tmp_path / "out.parquet", "-m", shared_folder)
+    small = "from sen2pro.jobs import workers; workers.UNIT = 256; "
+    process = spawn("encode", tmp_path / "in.txt", tmp_path / "out.parquet", "-m", shared_folder, first=small)
     deadline = time.monotonic() + 120
-    while not list(tmp_path.rglob("*unit-*.parquet")) and time.monotonic() < deadline and process.poll() is None:
+    while not list(tmp_path.rglob("*shard-*.parquet")) and time.monotonic() < deadline and process.poll() is None:
         time.sleep(0.1)  # until the first unit is on disk
     process.send_signal(signal.SIGINT)
     try:

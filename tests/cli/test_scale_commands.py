@@ -9,25 +9,26 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from scale_runs import Stops, names, some_texts, tiny_model, write_lines
+from scale_runs import (
+    names,
+    small_units,  # noqa: F401  a fixture
+    some_texts,
+    stopped,
+    tiny_model,
+    write_lines,
+)
 from search_stores import Server
-from test_cli import run, spawn
-from test_killed_runs import stop, wait_for
-from test_scale_killed import units
+from test_cli import run
+from test_killed_runs import spawn, stop, units, wait_for
 
 from sen2pro import Gaussian, Sen2Pro, Sen2ProError, Sen2ProWarning
 from sen2pro.cli import options
 from sen2pro.io.gaussians import GaussianWriter, read
-from sen2pro.jobs import encode_files, plan, shards_for
+from sen2pro.jobs import encode_files, shards_for
 from sen2pro.search import Index
 
 BANK = [f"The bank raised rate number {number}." for number in range(600)]
 LANGUAGES = ("en", "fr", None)
-
-
-@pytest.fixture
-def small_units(monkeypatch):
-    monkeypatch.setattr(plan, "UNIT", 256)
 
 
 @pytest.fixture
@@ -53,7 +54,6 @@ def content(folder):
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-@pytest.mark.usefixtures("small_units")
 @pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_an_index_by_workers_has_the_bytes_of_encode_and_index_encoded(documents, tmp_path, workers):
     result = run("index", documents, tmp_path / "one", *COLUMNS, "--workers", workers)
@@ -69,7 +69,6 @@ def test_an_index_by_workers_has_the_bytes_of_encode_and_index_encoded(documents
     assert [document.metadata for document in index.get(["k1", "k2"])] == [{"lang": "fr", "year": 2001}, {"year": 2002}]
 
 
-@pytest.mark.usefixtures("small_units")
 def test_a_folder_is_indexed_as_one_file(documents, tmp_path):
     lines = documents.read_text().splitlines(keepends=True)
     (tmp_path / "many").mkdir()
@@ -92,7 +91,6 @@ def predictions(path):
         return list(csv.DictReader(file))
 
 
-@pytest.mark.usefixtures("small_units")
 @pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_predictions_are_the_same_with_workers(classifier, shared_folder, tmp_path, workers):
     """The encoding has the classifier's own settings, here 4 + 4 samples, which no option of the command names."""
@@ -111,7 +109,6 @@ def test_predictions_are_the_same_with_workers(classifier, shared_folder, tmp_pa
     assert names(tmp_path) == ["a.csv", "b.csv", "in.jsonl"]
 
 
-@pytest.mark.usefixtures("small_units")
 def test_predictions_are_those_of_encode_and_predict_encoded(classifier, shared_folder, tmp_path):
     source = write_lines(tmp_path / "in.txt", some_texts(600))
     encode_files(Sen2Pro(str(shared_folder), samples=4), source, tmp_path / "g", shards=True)
@@ -148,17 +145,15 @@ def model(shared_folder):
     return tiny_model(shared_folder)
 
 
-@pytest.mark.usefixtures("small_units")
 def test_shards_for_somebody_else_are_kept_until_they_were_used(model, tmp_path, caplog):
     caplog.set_level(logging.INFO, "sen2pro")
     source, output = write_lines(tmp_path / "in.txt", some_texts(1000)), tmp_path / "out"
-    with pytest.raises(KeyboardInterrupt), shards_for(model, source, output, engine=Stops(2)):
-        pytest.fail("the run was stopped before all was encoded")
+    stopped(model, source, output, run=lambda *given, **options: shards_for(*given, **options).__enter__())
     assert names(tmp_path) == ["in.txt", "out.parts"]
     with pytest.raises(ZeroDivisionError), shards_for(model, source, output) as summary:
         assert (summary.resumed, summary.report.rows) == (512, 1000)
         1 / 0  # noqa: B018
-    assert f"the 1,000 encoded rows are kept in {output}.parts; the same command goes on" in caplog.text
+    assert f"The 1,000 encoded rows are kept in {output}.parts. Run the same command again" in caplog.text
     encode_files(model, source, tmp_path / "expected", shards=True)
     with shards_for(model, source, output) as summary:
         assert summary.resumed == 1000
@@ -167,7 +162,6 @@ def test_shards_for_somebody_else_are_kept_until_they_were_used(model, tmp_path,
     assert names(tmp_path) == ["expected", "in.txt"]
 
 
-@pytest.mark.usefixtures("small_units")
 def test_parts_of_another_input_are_not_used(model, tmp_path):
     source, output = write_lines(tmp_path / "in.txt", some_texts(600)), tmp_path / "out"
     with pytest.raises(ZeroDivisionError), shards_for(model, source, output):
@@ -181,9 +175,7 @@ def test_parts_of_another_input_are_not_used(model, tmp_path):
     assert names(tmp_path) == ["in.txt"]
 
 
-@pytest.mark.usefixtures("small_units")
-def test_a_part_that_was_damaged_meanwhile_is_encoded_anew(model, tmp_path, monkeypatch):
-    monkeypatch.setattr(plan, "SHARD", 512)
+def test_a_part_that_was_damaged_meanwhile_is_encoded_again(model, tmp_path):
     source, output = write_lines(tmp_path / "in.txt", some_texts(1000)), tmp_path / "out"
     with pytest.raises(ZeroDivisionError), shards_for(model, source, output):
         1 / 0  # noqa: B018
@@ -195,10 +187,9 @@ def test_a_part_that_was_damaged_meanwhile_is_encoded_anew(model, tmp_path, monk
          shards_for(model, source, output):  # fmt: skip
         pytest.fail("a damaged part was given to be used")
     with shards_for(model, source, output) as summary:
-        assert (summary.resumed, read(summary.output).texts) == (512, some_texts(1000))
+        assert (summary.resumed, read(summary.output).texts) == (1000 - 256, some_texts(1000))
 
 
-@pytest.mark.usefixtures("small_units")
 def test_ids_that_an_index_refuses_cost_no_second_encoding(documents, tmp_path):
     arguments = ("index", documents, tmp_path / "out", "--id-column", "year", "--workers", "1")
     refused = run(*arguments)
@@ -222,7 +213,7 @@ def test_a_stopped_prediction_goes_on(classifier, shared_folder, tmp_path, how, 
     wait_for(process, lambda: units(tmp_path))
     _, errors = stop(process, how)
     assert process.returncode == code, errors
-    assert ("the same command goes on from there" in errors) == (how == signal.SIGINT)
+    assert ("Run the same command again to resume" in errors) == (how == signal.SIGINT)
     assert names(tmp_path) == ["in.txt", "out.jsonl.parts"]
     result = run(*arguments)
     assert result.exit_code == 0, result.output
@@ -284,7 +275,6 @@ def test_a_model_with_a_prompt_for_documents_is_not_encoded_without_it(documents
 # Databases.
 
 
-@pytest.mark.usefixtures("small_units")
 def test_for_a_database_the_parts_are_in_the_current_folder(documents, tmp_path, monkeypatch):
     pytest.importorskip("qdrant_client")
     here = tmp_path / "here"
@@ -334,10 +324,8 @@ def kept(model, path, columns):
     return path
 
 
-@pytest.mark.usefixtures("small_units")
 @pytest.mark.parametrize("shards", [False, True])
 def test_kept_columns_become_metadata(one_pass, tmp_path, monkeypatch, shards):
-    monkeypatch.setattr(plan, "SHARD", 512)
     table = {
         "text": BANK, "lang": [LANGUAGES[n % 3] for n in range(600)],
         "year": [None if n < 300 else n for n in range(600)], "weight": [n / 2 for n in range(600)],

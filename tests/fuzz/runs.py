@@ -14,21 +14,20 @@ from fuzz import originals
 from fuzz.engine import Case, Family, Wrong
 from fuzz.mutations import rewritten, spelled, spoiled
 from fuzz.stored import changed_file, check_same, check_valid
-from sen2pro.io import documents, shards
+from sen2pro.io import bundle, shards
 from sen2pro.io.gaussians import GaussianWriter, Stored, read
 from sen2pro.io.inputs import InputFile
-from sen2pro.jobs import plan as plans
-from sen2pro.jobs.plan import About, Plan
-from sen2pro.jobs.units import How, Report
+from sen2pro.jobs.run_folder import PLAN, Plan, RunFolder
+from sen2pro.jobs.workers import Report
 
 
 def _forged(data: bytes, rng: Random) -> bytes:
     """Return a document that says something else; whoever writes one can compute its digest."""
     content = json.loads(data)
-    del content[documents.DIGEST]
+    del content[bundle.DIGEST]
     content = rewritten(content, rng)
     if isinstance(content, dict) and rng.random() < 0.7:
-        content[documents.DIGEST] = documents.digest_of(content)
+        content[bundle.DIGEST] = bundle.digest_of(content)
     return spelled(content, rng)
 
 
@@ -37,12 +36,12 @@ def _plan() -> tuple[bytes, Plan]:
     inputs = (InputFile("a.txt", 100, "xxh3-128:0", 10), InputFile("b.txt", 50, "xxh3-128:1", 5))
     reading = {"column": None, "id_column": "key", "keep": ["n"], "skip_blank": False}
     made = Plan(
-        About(signature(), 4, 1, "cpu", 0), inputs, reading, How(True, True, {"n": "int64"}), "parquet", 256, 512
-    )
+        signature=signature(), device="cpu", threads=0, inputs=inputs, reading=reading, columns={"n": "int64"},
+        texts=True, batch_size=None, output="parquet",
+    )  # fmt: skip
     folder = originals.place() / "run"
-    folder.mkdir()
-    documents.write(folder / plans.FILE, made.to_json())
-    return (folder / plans.FILE).read_bytes(), made
+    bundle.save(folder, PLAN, made)
+    return (folder / f"{PLAN}.json").read_bytes(), made
 
 
 class Plans(Family):
@@ -56,12 +55,13 @@ class Plans(Family):
         return Case(_forged(data, rng) if rng.random() < 0.6 else spoiled(data, rng))
 
     def run(self, case: Case, folder: Path) -> None:
-        """Compare it with the plan of whoever wants to go on: any difference is refused, so nothing can be smuggled."""
-        (folder / plans.FILE).write_bytes(case.data)
+        """Compare it with the plan of the resuming run: any difference is refused, so nothing can be smuggled."""
+        run = RunFolder(folder / "out.parquet")
+        run.path.mkdir()
+        (run.path / f"{PLAN}.json").write_bytes(case.data)
         wanted = _plan()[1]
-        found = plans.read(folder)
-        known = plans.known_inputs(found, [file.digest for file in wanted.inputs], ["text", "text"], ["a", "b"], folder)
-        plans.check_same(found, wanted, folder)
+        known = run.known_inputs(run.read_plan(), [file.digest for file in wanted.inputs], ["text"] * 2, ["a", "b"])
+        run.begin(wanted, restart=False)
         if [file.digest for file in known] != [file.digest for file in wanted.inputs]:
             raise Wrong("another input was taken for the same")
 
@@ -77,7 +77,7 @@ def _shards() -> tuple[dict[str, bytes], Stored]:
     for number, rows in enumerate((slice(0, 2), slice(2, 5))):
         with GaussianWriter(folder / shards.name(number)) as writer:
             writer.write(whole.gaussian[rows], ids=whole.ids[rows], texts=whole.texts[rows])
-            writer.notes["sen2pro.unit"] = Report(rows.stop - rows.start).to_json()
+            writer.notes["sen2pro.unit"] = Report(rows=rows.stop - rows.start).to_json()
         entries.append({"rows": rows.stop - rows.start, "digest": writer.digest})
     shards.write_manifest(folder, entries, [("a.txt, line 7", "blank")])
     return originals.contents(folder), whole
@@ -114,17 +114,21 @@ class Reports(Family):
 
     def make(self, rng: Random) -> Case:
         """Return the JSON."""
-        report = json.loads(Report(3, 1, 32, 0, [("a.txt, line 7", "blank")], ["a note"], 1).to_json())
+        report = json.loads(
+            Report(
+                rows=3, cut=1, limit=32, skipped=[("a.txt, line 7", "blank")], notes=["a note"], skipped_rows=1
+            ).to_json()
+        )
         return Case(spelled(rewritten(report, rng), rng))
 
     def run(self, case: Case, folder: Path) -> None:
-        """Read it, and add it to another one, as a run that goes on does."""
+        """Read it, and add it to another one, as a run that resumes does."""
         path = folder / "unit.parquet"
         with GaussianWriter(path) as writer:
             writer.write(originals.stored()[".parquet"][3][1].gaussian)
             writer.notes["sen2pro.unit"] = case.data.decode("utf-8", "replace")
-        found, total = Report.of_file(path), Report(1)
-        total.add(found)
+        found = Report.of_file(path)
+        total = Report(rows=1) + found
         if total.rows != found.rows + 1:
             raise Wrong("rows were lost")
 

@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from scale_runs import some_texts, tiny_model
-from test_scale_faults import poisoned  # noqa: F401  a fixture
+from test_encode_files import poisoned  # noqa: F401  a fixture
 
 ray = pytest.importorskip("ray")
 

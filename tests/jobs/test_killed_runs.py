@@ -8,18 +8,38 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 from conftest import WORDS
 from labelled_texts import LABELS, TEXTS
-from test_cli import run, spawn
+from scale_runs import names, some_texts, write_lines
+from test_cli import run
+from test_cli import spawn as start
 
 from sen2pro import Gaussian, Sen2ProError
 from sen2pro.io.atomic import new_folder, remove_abandoned, replacing, write_text
+from sen2pro.io.gaussians import read
+from sen2pro.jobs import workers
 
 pytestmark = pytest.mark.slow
 
+ROWS, UNIT = 6000, 1024
 SENTENCE = "the dog runs in the park"
+
+
+@pytest.fixture(autouse=True)
+def small_units(monkeypatch):
+    monkeypatch.setattr(workers, "UNIT", UNIT)
+
+
+def spawn(*arguments, **options):
+    """Start a command whose units are small too."""
+    return start(*arguments, first=f"from sen2pro.jobs import workers; workers.UNIT = {UNIT}; ", **options)
+
+
+def units(folder):
+    return list(folder.glob("*.parts/shard-*.parquet"))
 
 
 @pytest.fixture(scope="module")
@@ -65,23 +85,16 @@ def test_a_stopped_prediction_leaves_nothing(classifier, shared_folder, sentence
     assert [path.name for path in tmp_path.iterdir()] == ["in.txt"]
 
 
-def test_a_stopped_training_leaves_its_checkpoint_and_no_half_file(shared_folder, tmp_path):
-    data = tmp_path / "train.jsonl"
+def test_a_stopped_training_leaves_nothing(shared_folder, tmp_path):
     rows = [{"text": text, "label": label} for text, label in zip(TEXTS * 4, LABELS * 4, strict=True)]
-    data.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    common = ("classify", "train", data, tmp_path / "out", "--model", shared_folder, "--finetune", "--samples", "2")
-    process = spawn(*common, "--epochs", "2000")
-    state = tmp_path / "out.checkpoints"
-    wait_for(process, lambda: state.is_dir() and list(state.glob("*.safetensors")))
+    (tmp_path / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    arguments = ("--model", shared_folder, "--finetune", "--samples", "2", "--epochs", "2000")
+    process = spawn("classify", "train", tmp_path / "train.jsonl", tmp_path / "out", *arguments)
+    time.sleep(8)  # it trains
+    assert process.poll() is None
     _, errors = stop(process, signal.SIGTERM)
-    assert process.returncode == 143, errors
-    assert "Traceback" not in errors
-    assert not partials(tmp_path)
-    assert not (tmp_path / "out").exists()
-    assert list(state.iterdir())
-    result = run(*common, "--epochs", "1")  # with other settings, which begin anew
-    assert result.exit_code == 0, result.output
-    assert not state.exists()  # the classifier is saved, so no checkpoint is needed any more
+    assert (process.returncode, "Traceback" in errors) == (143, False), errors
+    assert [path.name for path in tmp_path.iterdir()] == ["train.jsonl"]
 
 
 def test_a_signal_that_is_ignored_stays_ignored(tiny_folder, tmp_path):
@@ -99,9 +112,10 @@ def test_a_signal_that_is_ignored_stays_ignored(tiny_folder, tmp_path):
 def test_the_next_run_removes_what_a_killed_one_left(tiny_folder, sentences, tmp_path, suffix):
     output = tmp_path / f"out.{suffix}"
     process = spawn("encode", sentences, output, "-m", tiny_folder, "--samples", "2")
-    wait_for(process, lambda: list(tmp_path.rglob("unit-*.parquet")))
-    wait_for(process, lambda: [path for path in partials(tmp_path) if ".unit-" in path.name])
+    wait_for(process, lambda: units(tmp_path))
     stop(process, signal.SIGKILL)
+    number = len(units(tmp_path))
+    (tmp_path / f"{output.name}.parts" / f".shard-{number:06d}.parquet.{process.pid}.partial").write_text("half")
     assert list(tmp_path.glob("*.parts"))
     assert not output.exists()
     other = tmp_path / f".elsewhere.{suffix}.{process.pid}.partial"
@@ -199,3 +213,131 @@ def test_a_full_disk_is_reported_with_the_name_of_the_file(tiny_folder, tmp_path
     assert process.returncode == 1, errors
     assert f"error: {output}: File too large" in errors.replace("\n", "")
     assert not partials(tmp_path)
+
+
+# Large jobs.
+
+
+@pytest.fixture(scope="module")
+def job(shared_folder, tmp_path_factory):
+    """Arguments of a job, and the bytes that it writes undisturbed."""
+    return make_job(shared_folder, tmp_path_factory.mktemp("job"), ROWS)
+
+
+def make_job(shared_folder, folder, rows):
+    source = write_lines(folder / "in.txt", some_texts(rows))
+    arguments = ("-m", shared_folder, "--samples", "2")
+    process = spawn("encode", source, folder / "out.parquet", *arguments)
+    assert process.wait(300) == 0, process.communicate()
+    return source, arguments, (folder / "out.parquet").read_bytes()
+
+
+def is_alive(process):
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def worker_processes(process):
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    return [int(each) for each in children if "spawn_main" in Path(f"/proc/{each}/cmdline").read_text()]
+
+
+def test_sigkill_at_random_moments_loses_nothing(shared_folder, tmp_path_factory, tmp_path):
+    # More rows than a fast machine does between four kills.
+    source, arguments, expected = make_job(shared_folder, tmp_path_factory.mktemp("long"), 2 * ROWS)
+    output, draw = tmp_path / "out.parquet", random.Random(0)
+    for _ in range(4):
+        process, before = spawn("encode", source, output, *arguments), len(units(tmp_path))
+        wait_for(process, lambda before=before: len(units(tmp_path)) > before)
+        time.sleep(draw.uniform(0, 0.2))
+        stop(process, signal.SIGKILL)
+        assert not output.exists()
+        assert units(tmp_path)
+    result = run("encode", source, output, *arguments)
+    assert result.exit_code == 0, result.output
+    assert "by an earlier run" in " ".join(result.output.split())
+    assert output.read_bytes() == expected
+    assert names(tmp_path) == ["out.parquet"]
+
+
+@pytest.mark.parametrize(("how", "code"), [(signal.SIGINT, 130), (signal.SIGKILL, -9)])
+def test_workers_end_with_the_process_that_started_them(job, tmp_path, how, code):
+    source, arguments, expected = job
+    process = spawn("encode", source, tmp_path / "out.parquet", *arguments, "--workers", "2")
+    wait_for(process, lambda: units(tmp_path))
+    pool = worker_processes(process)
+    assert len(pool) == 2
+    _, errors = stop(process, how)
+    assert process.returncode == code, errors
+    assert "Traceback" not in errors
+    deadline = time.monotonic() + 20
+    while any(map(is_alive, pool)) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not any(map(is_alive, pool))
+    if how == signal.SIGINT:
+        assert "Run the same command again to resume." in " ".join(errors.split())
+        assert not partials(tmp_path)
+    assert run("encode", source, tmp_path / "out.parquet", *arguments).exit_code == 0
+    assert (tmp_path / "out.parquet").read_bytes() == expected
+    assert names(tmp_path) == ["out.parquet"]
+
+
+def test_a_killed_worker_ends_the_run_and_the_same_command_resumes(job, tmp_path):
+    source, arguments, expected = job
+    process = spawn("encode", source, tmp_path / "out.parquet", *arguments, "--workers", "2")
+    wait_for(process, lambda: units(tmp_path))
+    os.kill(worker_processes(process)[0], signal.SIGKILL)
+    _, errors = process.communicate(timeout=60)
+    told = " ".join(errors.split())
+    assert (process.returncode, "Traceback" in told) == (2, False), errors
+    assert "a worker process was killed" in told
+    assert "run the same command again to resume" in told
+    assert not partials(tmp_path)
+    assert run("encode", source, tmp_path / "out.parquet", *arguments, "--workers", "2").exit_code == 0
+    assert (tmp_path / "out.parquet").read_bytes() == expected
+
+
+def test_a_script_without_a_main_guard_is_told_so(tmp_path, shared_folder):
+    write_lines(tmp_path / "in.txt", some_texts(5000))
+    (tmp_path / "script.py").write_text(
+        "from sen2pro import Sen2Pro\nfrom sen2pro.jobs import encode_files\n"
+        f"encode_files(Sen2Pro({str(shared_folder)!r}, samples=2), 'in.txt', 'out.parquet', workers=2)\n"
+    )
+    ended = subprocess.run([sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    assert ended.returncode == 1
+    assert 'does the script call encode_files under `if __name__ == "__main__":`' in ended.stderr
+
+
+@pytest.mark.parametrize("limit", [100_000, 400_000])  # a unit does not fit; all units do, their union does not
+def test_a_full_disk_says_what_is_missing_and_the_run_goes_on_later(job, tmp_path, limit):
+    source, arguments, expected = job
+
+    def small():
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))  # which the disk answers like a full one
+
+    process = spawn("encode", source, tmp_path / "out.parquet", *arguments, preexec_fn=small)
+    _, errors = process.communicate(timeout=120)
+    assert process.returncode == 1, errors
+    told = " ".join(errors.split())
+    assert "File too large; about" in told
+    assert "MB more are needed" in told
+    assert f"of {ROWS:,} rows are kept in" in told
+    assert not partials(tmp_path)
+    assert len(units(tmp_path)) == (0 if limit < 200_000 else 6)
+    assert run("encode", source, tmp_path / "out.parquet", *arguments).exit_code == 0
+    assert (tmp_path / "out.parquet").read_bytes() == expected
+
+
+def test_a_killed_run_with_shards_goes_on(job, tmp_path):
+    source, arguments, expected = job
+    process = spawn("encode", source, tmp_path / "out", *arguments, "--shards")
+    wait_for(process, lambda: len(units(tmp_path)) > 1)
+    stop(process, signal.SIGKILL)
+    assert not (tmp_path / "out").exists()
+    assert run("encode", source, tmp_path / "out", *arguments, "--shards").exit_code == 0
+    (tmp_path / "one.parquet").write_bytes(expected)
+    assert read(tmp_path / "out").gaussian == read(tmp_path / "one.parquet").gaussian
+    assert names(tmp_path) == ["one.parquet", "out"]

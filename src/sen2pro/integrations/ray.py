@@ -14,8 +14,7 @@ from ray.data import ActorPoolStrategy, Dataset
 from sen2pro.errors import Sen2ProError, one_of
 from sen2pro.io.gaussians import COLUMNS
 from sen2pro.io.inputs import Record
-from sen2pro.jobs.engines import loaded
-from sen2pro.jobs.units import How, encode_chunk
+from sen2pro.jobs.workers import RowOptions, encode_chunk, load_model
 from sen2pro.model import Sen2Pro
 from sen2pro.settings import Settings
 from sen2pro.validation import check_whole
@@ -75,7 +74,7 @@ def _load(pickled: bytes, threads: int) -> Sen2Pro:
     import torch
 
     torch.set_num_threads(threads)
-    return loaded(pickle.loads(pickled))
+    return load_model(pickle.loads(pickled))
 
 
 class _BatchEncoder:
@@ -83,7 +82,7 @@ class _BatchEncoder:
 
     def __init__(self, pickled: bytes, column: str, threads: int, skip: bool) -> None:
         self._model, self._column = _load(pickled, threads), column
-        self._how = How(texts=False, skip_faults=skip)
+        self._how = RowOptions(texts=False, skip_faults=skip)
 
     def __call__(self, table: Any) -> Any:
         import pyarrow as pa
@@ -96,12 +95,12 @@ class _BatchEncoder:
         rows, left_out = _rows(table.column(self._column).to_pylist(), self._how.skip_faults)
         kept = [number for number in range(len(table)) if number not in left_out]
         if rows:
-            piece, report = encode_chunk(self._model, rows, How(texts=False, skip_faults=self._how.skip_faults))
+            piece, report = encode_chunk(self._model, rows, RowOptions(texts=False, skip_faults=self._how.skip_faults))
             poisoned = {int(place.rsplit(" ", 1)[1]) for place, _ in report.skipped}
             kept = [number for number in kept if number not in poisoned]
             gaussian, totals = piece.gaussian, piece.totals
         if not kept:  # an empty batch has the columns of a full one
-            full, _ = encode_chunk(self._model, [("", Record(None, "a", ""))], How(texts=False))
+            full, _ = encode_chunk(self._model, [("", Record(None, "a", ""))], RowOptions(texts=False))
             gaussian, totals = full.part(0, 0).gaussian, full.part(0, 0).totals
         result = table.take(kept) if len(kept) < len(table) else table
         columns: dict[str, Any] = {"total_variance": gaussian.total_variance, **totals}

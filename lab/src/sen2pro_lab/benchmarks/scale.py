@@ -74,7 +74,9 @@ def kills(options: argparse.Namespace) -> dict[str, Any]:
                 command(source, output, *more), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
             )
             if done >= 0.9 * options.kills:  # the last ones, while the parts are joined
-                while process.poll() is None and not list(output.parent.glob(".out.parquet.*.partial")):
+                while process.poll() is None and not list(
+                    output.parent.glob("out.parquet.parts/.joined.parquet.*.partial")
+                ):
                     time.sleep(0.02)
             time.sleep(draw.uniform(0, 6 if done < 0.9 * options.kills else 0.3))
             process.send_signal(signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""Large jobs that go on: the same bytes, nothing of others touched, and no mixture of two runs."""
+"""Large jobs that resume: the same bytes, nothing of others touched, and no mixture of two runs."""
 
 import errno
 import json
@@ -13,7 +13,7 @@ from scale_runs import ROWS, SAMPLES, model, names, small_units, some_texts, sto
 from sen2pro import Gaussian, Sen2Pro, Sen2ProError
 from sen2pro.io.atomic import replacing
 from sen2pro.io.gaussians import read
-from sen2pro.jobs import InProcess, encode_files, plan
+from sen2pro.jobs import encode_files, shards_for
 
 
 @pytest.fixture
@@ -21,13 +21,12 @@ def source(tmp_path, texts):
     return write_lines(tmp_path / "in.txt", texts)
 
 
-@pytest.fixture
-def small_shards(monkeypatch):
-    monkeypatch.setattr(plan, "SHARD", 512)
-
-
-def shard_bytes(folder):
+def contents(folder):
     return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def shards_of(output):
+    return sorted(output.with_name(f"{output.name}.parts").glob("shard-*.parquet"))
 
 
 def test_a_stopped_run_goes_on_and_writes_the_same_bytes(model, source, tmp_path, caplog):
@@ -35,9 +34,10 @@ def test_a_stopped_run_goes_on_and_writes_the_same_bytes(model, source, tmp_path
     output = tmp_path / "out.parquet"
     with caplog.at_level(logging.INFO, "sen2pro"):
         stopped(model, source, output)
-        assert f"stopped: 512 of {ROWS:,} rows are done and kept in {output}.parts" in caplog.text
         summary = encode_files(model, source, output)
-    assert f"going on with {output}.parts: 512 of {ROWS:,} rows are done" in caplog.text
+    kept = f"512 of {ROWS:,} rows are kept in {output}.parts"
+    assert f"Stopped. {kept}. Run the same command again to resume." in caplog.text
+    assert f"resuming {output}.parts: 512 of {ROWS:,} rows are done" in caplog.text
     assert summary.resumed == 512
     assert output.read_bytes() == expected
     assert names(tmp_path) == ["in.txt", "out.parquet", "undisturbed"]
@@ -102,20 +102,18 @@ def test_a_restart_throws_the_old_parts_away(model, source, tmp_path):
 def test_the_same_bytes_read_in_another_way_are_another_input(model, texts, tmp_path):
     source, output = write_lines(tmp_path / "in.txt", ["text", *texts]), tmp_path / "out.parquet"
     stopped(model, source, output)
-    with pytest.raises(Sen2ProError, match="another input: .*in.csv was read as text there, and is as csv here"):
+    with pytest.raises(Sen2ProError, match="another input: .*in.csv was read as text there, and is read as csv here"):
         encode_files(model, source.rename(tmp_path / "in.csv"), output)
 
 
 def test_two_runs_of_one_output_do_not_meet(model, source, tmp_path):
     output = tmp_path / "out.parquet"
 
-    class Meets(InProcess):
-        def run(self, units, place, how, advance):
-            with pytest.raises(Sen2ProError, match="another process is writing"):
-                encode_files(model, source, output)
-            yield from super().run(units, place, how, advance)
+    def meets(_):
+        with pytest.raises(Sen2ProError, match="another process is writing|exists"):
+            encode_files(model, source, output)
 
-    encode_files(model, source, output, engine=Meets())
+    encode_files(model, source, output, show_progress_bar=meets)
     assert len(Gaussian.load(output)) == ROWS
 
 
@@ -139,14 +137,11 @@ def test_what_a_killed_run_of_the_same_process_id_left_is_deleted(model, tmp_pat
 
 
 def test_an_input_that_changes_while_it_is_read_is_noticed(model, source, texts, tmp_path):
-    class Changes(InProcess):
-        def run(self, units, place, how, advance):
-            for done in super().run(units, place, how, advance):
-                write_lines(source, [*texts, "one more"])
-                yield done
+    def changes(_):
+        write_lines(source, [*texts, "one more"])
 
     with pytest.raises(Sen2ProError, match="the input was changed while it was read"):
-        encode_files(model, source, tmp_path / "out.parquet", engine=Changes())
+        encode_files(model, source, tmp_path / "out.parquet", show_progress_bar=changes)
     assert not (tmp_path / "out.parquet").exists()
 
 
@@ -154,7 +149,7 @@ def test_a_damaged_part_is_encoded_anew(model, source, tmp_path):
     expected = undisturbed(model, source, tmp_path / "undisturbed")
     output = tmp_path / "out.parquet"
     stopped(model, source, output, 3)
-    units = sorted((tmp_path / "out.parquet.parts").rglob("unit-*.parquet"))
+    units = shards_of(output)
     units[0].write_bytes(units[0].read_bytes()[:-9])  # its end is gone: seen at once
     data = bytearray(units[1].read_bytes())
     data[len(data) // 3] ^= 1  # a number is another one: seen by the digest
@@ -170,7 +165,7 @@ def test_a_part_that_the_machine_cannot_read_now_is_kept(model, source, tmp_path
     expected = undisturbed(model, source, tmp_path / "undisturbed")
     output = tmp_path / "out.parquet"
     stopped(model, source, output, 3)
-    units = sorted((tmp_path / "out.parquet.parts").rglob("unit-*.parquet"))
+    units = shards_of(output)
     whole = pq.ParquetFile
 
     def failing(path, **options):
@@ -180,7 +175,7 @@ def test_a_part_that_the_machine_cannot_read_now_is_kept(model, source, tmp_path
 
     with monkeypatch.context() as patched:
         patched.setattr(pq, "ParquetFile", failing)
-        with pytest.raises(Sen2ProError, match="unit-000000001.parquet, a part of the run, cannot be read now: .*kept"):
+        with pytest.raises(Sen2ProError, match=r"shard-000001.parquet, a part of the run, cannot be read now: .*kept"):
             encode_files(model, source, output)
     assert all(unit.exists() for unit in units)
     assert encode_files(model, source, output).resumed == 768
@@ -191,25 +186,35 @@ def test_a_part_of_another_number_or_size_is_thrown_away(model, source, texts, t
     expected = undisturbed(model, source, tmp_path / "undisturbed")
     output, other = tmp_path / "out.parquet", tmp_path / "other.parquet"
     stopped(model, source, output)
-    stopped(model, write_lines(tmp_path / "other.txt", texts[:900]), other, 4)  # whose last unit is shorter
-    units = tmp_path / "out.parquet.parts" / "units" / "0000000"
-    short = (tmp_path / "other.parquet.parts" / "units" / "0000000" / "unit-000000003.parquet").read_bytes()
-    (units / "unit-000000002.parquet").write_bytes(short)
-    (units / "unit-000000004.parquet").write_bytes((units / "unit-000000000.parquet").read_bytes())
+    with pytest.raises(ZeroDivisionError), shards_for(model, write_lines(tmp_path / "other.txt", texts[:900]), other):
+        1 / 0  # noqa: B018  its last unit is shorter
+    short, parts = shards_of(other)[3].read_bytes(), tmp_path / "out.parquet.parts"
+    (parts / "shard-000002.parquet").write_bytes(short)
+    (parts / "shard-000004.parquet").write_bytes((parts / "shard-000000.parquet").read_bytes())
     with caplog.at_level(logging.WARNING, "sen2pro"):
         assert encode_files(model, source, output).resumed == 512
-    assert "2 damaged or foreign parts are thrown away" in caplog.text
+    assert "2 damaged or foreign parts were deleted" in caplog.text
     assert output.read_bytes() == expected
 
 
 def test_parts_that_lie_elsewhere_are_refused(model, source, tmp_path):
-    output, units = tmp_path / "out.parquet", tmp_path / "out.parquet.parts" / "units"
+    output, parts = tmp_path / "out.parquet", tmp_path / "out.parquet.parts"
     stopped(model, source, output)
-    units.rename(tmp_path / "elsewhere")
-    units.symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(Sen2ProError, match="units is a link"):
+    parts.rename(tmp_path / "elsewhere")
+    parts.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(Sen2ProError, match="is not a folder"):
         encode_files(model, source, output)
-    assert len(list((tmp_path / "elsewhere").rglob("unit-*.parquet"))) == 2
+    assert len(list((tmp_path / "elsewhere").glob("shard-*.parquet"))) == 2
+
+
+def test_a_run_of_another_version_says_so(model, source, tmp_path):
+    """Version 0.11 had other parts and another plan."""
+    output, plan = tmp_path / "out.parquet", tmp_path / "out.parquet.parts" / "sen2pro_run.json"
+    stopped(model, source, output)
+    plan.write_text(json.dumps({**json.loads(plan.read_text()), "format": 1}))
+    with pytest.raises(Sen2ProError, match="unfinished run of another version of sen2pro.*restart=True"):
+        encode_files(model, source, output)
+    assert encode_files(model, source, output, restart=True).resumed == 0
 
 
 @pytest.mark.parametrize("suffix", ["parquet", "safetensors"])
@@ -217,7 +222,7 @@ def test_a_run_that_was_killed_when_all_was_done_is_done(model, source, tmp_path
     """The output is there, its parts are too: nothing is encoded, and the parts go."""
     output = tmp_path / f"out.{suffix}"
     with monkeypatch.context() as patched:
-        patched.setattr("sen2pro.jobs.folder.RunFolder.remove", lambda self: None)
+        patched.setattr("sen2pro.jobs.run_folder.RunFolder.remove", lambda self: None)
         encode_files(model, source, output)
     before = output.read_bytes()
     assert names(tmp_path) == ["in.txt", output.name, f"{output.name}.parts"]
@@ -225,24 +230,28 @@ def test_a_run_that_was_killed_when_all_was_done_is_done(model, source, tmp_path
     assert (names(tmp_path), output.read_bytes()) == (["in.txt", output.name], before)
 
 
-def test_an_output_with_other_ids_or_columns_is_not_taken_for_the_result(model, tmp_path, monkeypatch):
-    """The numbers are the same, and yet it is another result: it is neither replaced nor are the parts thrown away."""
-    source = tmp_path / "in.jsonl"
-    rows = [{"text": text, "a": f"a{n}", "b": f"b{n}"} for n, text in enumerate(some_texts(600))]
-    source.write_text("".join(json.dumps(row) + "\n" for row in rows))
+def test_another_file_is_not_taken_for_the_result(model, source, tmp_path, monkeypatch):
+    """Even a copy of the result is the file of somebody else: it is not replaced, and the parts stay."""
     output = tmp_path / "out.parquet"
-    wanted = {"id_column": "a", "keep": ["b"]}
     with monkeypatch.context() as patched:
-        patched.setattr("sen2pro.jobs.folder.RunFolder.remove", lambda self: None)
-        encode_files(model, source, output, **wanted)
-    for number, other in enumerate(({"id_column": "b", "keep": ["b"]}, {"id_column": "a", "keep": ["a"]},
-                                    {"id_column": "a"}, {**wanted, "text": False})):  # fmt: skip
-        undisturbed(model, source, tmp_path / f"undisturbed-{number}", **other)
-        output.write_bytes((tmp_path / f"undisturbed-{number}" / "out.parquet").read_bytes())
-        with pytest.raises(Sen2ProError, match="exists; pass overwrite=True"):
-            encode_files(model, source, output, **wanted)
-    encode_files(model, source, output, overwrite=True, **wanted)
-    assert read(output).ids == [row["a"] for row in rows]
+        patched.setattr("sen2pro.jobs.run_folder.RunFolder.remove", lambda self: None)
+        encode_files(model, source, output)
+    (tmp_path / "copy").write_bytes(output.read_bytes())
+    (tmp_path / "copy").replace(output)
+    with pytest.raises(Sen2ProError, match="exists; pass overwrite=True"):
+        encode_files(model, source, output)
+    assert encode_files(model, source, output, overwrite=True).resumed == ROWS
+    assert names(tmp_path) == ["in.txt", "out.parquet"]
+
+
+def test_without_links_the_output_is_the_same(model, source, tmp_path, monkeypatch):
+    expected = undisturbed(model, source, tmp_path / "undisturbed")
+
+    def without_links(*_):
+        raise OSError(errno.EPERM, os.strerror(errno.EPERM))
+
+    monkeypatch.setattr("os.link", without_links)
+    assert undisturbed(model, source, tmp_path / "again") == expected
 
 
 def test_a_folder_that_is_not_of_a_run_is_not_touched(model, source, tmp_path):
@@ -260,14 +269,13 @@ def test_a_run_that_was_killed_before_it_began_leaves_nothing(model, tmp_path):
     assert names(tmp_path) == ["in.txt", "out.parquet"]
 
 
-@pytest.mark.usefixtures("small_shards")
 def test_shards_resume_with_the_same_bytes(model, source, tmp_path):
     encode_files(model, source, tmp_path / "undisturbed", shards=True)
     for after in (1, 2, 3):
         output = tmp_path / f"stopped-{after}"
         stopped(model, source, output, after, shards=True)
         encode_files(model, source, output, shards=True)
-        assert shard_bytes(output) == shard_bytes(tmp_path / "undisturbed")
+        assert contents(output) == contents(tmp_path / "undisturbed")
         assert not list(tmp_path.glob("*.parts"))
     with pytest.raises(Sen2ProError, match="exists; pass overwrite=True"):
         encode_files(model, source, output, shards=True)
