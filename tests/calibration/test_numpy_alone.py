@@ -19,7 +19,7 @@ class Model:
     sources = ("model",)
     def signature(self):
         return Signature(*["x"] * 16)
-    encode_with_plain = join = None
+    estimate = None
 
 pairs, search = MatchConfidence.load("pairs", Model()), SearchConfidence.load("search")
 parts = {"model": Gaussian([[1.0, 0.5]], [[0.1, 0.2]])}
@@ -34,7 +34,7 @@ class Model:
     """A model with the signature of the one in `PREDICT`."""
 
     sources = ("model",)
-    encode_with_plain = join = None
+    estimate = None
 
     def signature(self):
         from sen2pro.signature import Signature
