@@ -8,11 +8,12 @@ from scipy.special import expit
 from sklearn.linear_model import LogisticRegression
 
 from sen2pro import Gaussian, Sen2Pro
-from sen2pro.calibration import Encoded, MatchConfidence, NothingPromised, encode
+from sen2pro.calibration import MatchConfidence, NothingPromised, encode
 from sen2pro.calibration.measures import calibration_error
 from sen2pro.calibration.pairs import design, names, pair_features, verdicts
 from sen2pro.calibration.selection import fit, folds, logistic
 from sen2pro.errors import Sen2ProError, Sen2ProWarning
+from sen2pro.estimation.encoded import Encoded
 
 WORDS = "red green blue old new big small warm cold fast slow dark".split()
 

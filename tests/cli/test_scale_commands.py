@@ -100,8 +100,8 @@ def test_predictions_are_the_same_with_workers(classifier, shared_folder, tmp_pa
     assert names(tmp_path) == ["a.csv", "b.csv", "in.jsonl"]
     keep = {"id_column": "n", "shards": True}
     encode_files(Sen2Pro(str(shared_folder), samples=4), source, tmp_path / "g", **keep)
-    result = run("classify", "predict", classifier, tmp_path / "g", tmp_path / "c.csv", "-m", shared_folder, "--encoded",
-                 "--id-column", "id")  # fmt: skip
+    predict = ("classify", "predict", classifier, tmp_path / "g", tmp_path / "c.csv", "-m", shared_folder)
+    result = run(*predict, "--encoded", "--id-column", "id")
     assert result.exit_code == 0, result.output
     assert (tmp_path / "c.csv").read_bytes() == (tmp_path / "b.csv").read_bytes()
 
@@ -367,7 +367,7 @@ def test_the_command_line_chooses_among_kept_columns(one_pass, tmp_path):
 def test_ids_that_stand_in_one_batch_twice_are_refused_or_replaced(one_pass, tmp_path):
     with GaussianWriter(tmp_path / "g.parquet", check_ids=False) as writer:
         writer.write(one_pass.encode(BANK[:3]), ids=["a", "b", "a"], texts=BANK[:3])
-    with pytest.raises(Sen2ProError, match="1 id is there already: 'a'"):
+    with pytest.raises(Sen2ProError, match="1 id is in use already: 'a'"):
         Index.from_file(one_pass, tmp_path / "g.parquet")
     index = Index.from_file(one_pass, tmp_path / "g.parquet", duplicates="replace")
     assert [(each.id, each.text) for each in index.get(["a", "b"])] == [("a", BANK[2]), ("b", BANK[1])]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from sen2pro.calibration import report as reports
 from sen2pro.calibration.confidence import Confidence, Examples, State, check_kinds, held_out
 from sen2pro.calibration.defaults import default_slope
-from sen2pro.calibration.features import Encoded
 from sen2pro.calibration.guarantee import CERTAINTY, Rule
 from sen2pro.calibration.selection import (
     Chosen,
@@ -36,6 +35,7 @@ from sen2pro.calibration.selection import (
 )
 from sen2pro.distances import distance_pairwise
 from sen2pro.errors import Sen2ProError, Sen2ProWarning, short_repr
+from sen2pro.estimation.encoded import Encoded
 from sen2pro.gaussian import Gaussian
 from sen2pro.io.atomic import check_path
 from sen2pro.io.encoding import is_far
@@ -70,11 +70,8 @@ class Model(Protocol):
     def signature(self) -> Signature:
         """Return how it encodes."""
 
-    def encode_with_plain(self, sentences: Any) -> tuple[Array, dict[str, Gaussian]]:
-        """Return the plain vectors, and a Gaussian for each source."""
-
-    def join(self, parts: Mapping[str, Gaussian]) -> Gaussian:
-        """Return the Gaussians of all sources together."""
+    def estimate(self, sentences: Any) -> Encoded:
+        """Return plain vectors and Gaussians."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -435,14 +432,11 @@ def encode(model: Model, sentences: Sequence[str]) -> Encoded:
 
     >>> found = encode(Sen2Pro(method="one-pass"), ["A man plays the guitar.", "Someone makes music."])
     >>> len(found), found.words.tolist()
-    (2, [5.0, 3.0])
+    (2, [5, 3])
     """
     if not isinstance(model, Model):
         raise Sen2ProError(f"model must be a Sen2Pro, not {type(model).__name__}")
-    texts = check_sentences(sentences)
-    words = np.array([len(text.split()) for text in texts], np.float64)
-    vectors, parts = model.encode_with_plain(texts)
-    return Encoded(vectors, parts, model.join(parts), words)
+    return model.estimate(sentences)
 
 
 def _checked_labels(labels: Any, match_from: float | None) -> Array64:
