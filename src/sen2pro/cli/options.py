@@ -51,7 +51,7 @@ Certainty = Annotated[
 ]
 PairMethod = Annotated[
     str,
-    typer.Option(help="auto (one-pass if there is a head and no --samples), one-pass, sampling."),
+    typer.Option(help="auto (one-pass if there is a head and no --samples), one-pass or sampling."),
 ]
 
 
