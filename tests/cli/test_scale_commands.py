@@ -204,7 +204,6 @@ def test_a_stopped_prediction_goes_on(classifier, shared_folder, tmp_path, how, 
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (("--workers", "1", "--ranking", "cosine"), "workers keep distributions, not plain vectors"),
         (("--workers", "1", "--encoded"), "with --encoded nothing is left to encode"),
         (("--restart",), "--restart is for runs with --workers"),
         (("--workers", "1", "--metadata", "a.b"), "a metadata key has"),
@@ -335,7 +334,7 @@ def test_kept_columns_become_metadata(one_pass, tmp_path, monkeypatch, shards):
         ("share", [0.5, float("nan")], "a number is finite, not nan"),
         ("share", [float("inf"), None], "a number is finite, not inf"),
         ("word", ["x", "a\0b"], "a text holds no NUL"),
-        ("word", pa.array([b"x", b"\xff"], pa.binary()).view(pa.string()), "it holds what is no text of UTF-8"),
+        ("word", pa.array([b"x", b"\xff"], pa.binary()).view(pa.string()), "it holds text that is not UTF-8"),
     ],
 )
 def test_a_column_that_cannot_be_metadata_is_left_out_or_refused(one_pass, tmp_path, name, values, why):
