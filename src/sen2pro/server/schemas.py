@@ -11,12 +11,12 @@ from typing import Annotated, Any, Generic, Literal, TypeVar, get_type_hints
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from sen2pro.calibration.comparison import Comparison
+from sen2pro.estimation.specificity import Specificity
 from sen2pro.search.documents import Value
 from sen2pro.search.results import Hit, Result
 from sen2pro.server.mapping import MapGroup, MapPoint
 from sen2pro.settings import DATA, Settings
 from sen2pro.signature import Signature
-from sen2pro.specificity.measure import Specificity
 
 _MAN, _GUITAR = "A man is playing a guitar.", "Someone plays an instrument."
 # A list ends at its first fault: a body can hold millions of them, and each takes memory.
@@ -266,8 +266,8 @@ class CompareRequest(Strict, json_schema_extra=_example(first=_MAN, second=_GUIT
 ComparedPair: Any = _of_dataclass(
     Comparison,
     "Comparison",
-    doubt=(dict[str, tuple[float, float]], Field(description="Total variance of both sentences, for each source.")),
-    word=(Literal["likely", "unsure", "unlikely"], ...),
+    variances=(dict[str, tuple[float, float]], Field(description="Total variance of both sentences, for each source.")),
+    verdict=(Literal["likely", "unsure", "unlikely"], ...),
     answer=(str, Field(description="All of it in words.")),
 )
 
