@@ -62,7 +62,7 @@ def test_more_gaussians_than_a_file_says_are_refused(tmp_path, monkeypatch):  # 
     BATCH.save(tmp_path / "g.parquet")
     says_one = SimpleNamespace(metadata=None, num_rows=1, num_row_groups=1)
     monkeypatch.setattr(pq.ParquetFile, "metadata", property(lambda file: says_one))
-    with pytest.raises(Sen2ProError, match="is not a whole Parquet file: more rows than the 1"):
+    with pytest.raises(Sen2ProError, match="is not a whole Parquet file: more than the 1 rows"):
         Gaussian.load(tmp_path / "g.parquet")
 
 
