@@ -43,11 +43,11 @@ from sen2pro.signature import MATTERS, Signature
 from sen2pro.validation import Array, Array64, as_list, check_sentences, parse_fraction
 
 PLAIN = ("cosine", "length", "length difference")  # features that need no distribution
-# Simple ones first: the one-standard-error rule takes the first that is about as good as the best.
 TITLES = {
-    "platt": "Platt, cosine", "beta": "beta, cosine", "isotonic": "isotonic, cosine",
+    "platt": "Platt, cosine", "isotonic": "isotonic, cosine", "beta": "beta, cosine",
     "lengths": "logistic, cosine and lengths", "distribution": "logistic, with the distribution",
 }  # fmt: skip
+# Simple ones first: the one-standard-error rule takes the first that is about as good as the best.
 WITHOUT, WITH = ("platt", "beta", "isotonic", "lengths"), ("distribution",)
 STRENGTHS = (0.1, 1.0, 10.0, 100.0, 1000.0)  # of the pull to the default slope: 1 is that of a few labels
 _SHAPES: dict[str, Shape] = {
