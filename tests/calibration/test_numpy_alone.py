@@ -11,18 +11,20 @@ PREDICT = """
 import sys
 import numpy as np
 from sen2pro import Gaussian
-from sen2pro.calibration import Encoded, MatchConfidence, SearchConfidence
+from sen2pro.calibration import MatchConfidence, SearchConfidence
+from sen2pro.estimation.encoded import Encoded
 from sen2pro.signature import Signature
 
 class Model:
     sources = ("model",)
     def signature(self):
         return Signature(*["x"] * 16)
-    encode_with_plain = join = None
+    def estimate(self, sentences):
+        raise NotImplementedError
 
 pairs, search = MatchConfidence.load("pairs", Model()), SearchConfidence.load("search")
 parts = {"model": Gaussian([[1.0, 0.5]], [[0.1, 0.2]])}
-side = Encoded(np.ones((1, 2), np.float32), parts, parts["model"], np.ones(1))
+side = Encoded(Model().signature(), np.ones(1, int), parts, parts["model"], np.ones((1, 2), np.float32))
 assert 0 < pairs.probability(side, side)[0] < 1
 assert 0 < search.probability([[0.9, 0.2, 0.1]])[0] < 1
 print(sorted({"sklearn", "scipy", "torch"} & set(sys.modules)))
@@ -33,7 +35,9 @@ class Model:
     """A model with the signature of the one in `PREDICT`."""
 
     sources = ("model",)
-    encode_with_plain = join = None
+
+    def estimate(self, sentences):
+        raise NotImplementedError
 
     def signature(self):
         from sen2pro.signature import Signature
@@ -43,14 +47,15 @@ class Model:
 
 def test_importing_loading_and_predicting_import_neither_scikit_learn_nor_scipy(tmp_path):
     from sen2pro import Gaussian
-    from sen2pro.calibration import Encoded
+    from sen2pro.estimation.encoded import Encoded
 
     rng = np.random.default_rng(0)
     sides = []
     for _ in range(2):
         mean = rng.normal(size=(40, 2))
         gaussian = Gaussian(mean, np.full((40, 2), 0.1))
-        sides.append(Encoded(mean.astype(np.float32), {"model": gaussian}, gaussian, np.ones(40)))
+        parts, words = {"model": gaussian}, np.ones(40, int)
+        sides.append(Encoded(Model().signature(), words, parts, gaussian, mean.astype(np.float32)))
     labels = np.arange(40) % 2
     MatchConfidence().fit(Model(), *sides, labels).save(tmp_path / "pairs")
     SearchConfidence().fit(-np.sort(-rng.normal(size=(40, 3)), axis=1), labels).save(tmp_path / "search")
