@@ -16,7 +16,7 @@ from sen2pro.distances import distance
 from sen2pro.encoder.backend import Tokens
 from sen2pro.errors import Sen2ProError, Sen2ProWarning, join_names, one_of
 from sen2pro.gaussian import Gaussian
-from sen2pro.io.gaussians import Piece
+from sen2pro.io.gaussians import GaussianBatch, GaussianLike
 from sen2pro.model import Sen2Pro
 from sen2pro.progress import Show, progress
 from sen2pro.search.documents import CHUNK, Document, EncodedFile, Where, batches, check_ids, check_where
@@ -264,7 +264,7 @@ class Index:
 
     def _fill(
         self,
-        batches: Iterable[tuple[list[Document], Piece | Tokens | None]],
+        batches: Iterable[tuple[list[Document], GaussianBatch | Tokens | None]],
         total: int | None,
         duplicates: str,
         show: Show,
@@ -292,13 +292,13 @@ class Index:
         if there := repeated or [document.id for document in self._store.read(ids)]:
             raise DuplicateIds(sorted(there, key=ids.index))
 
-    def _numbers(self, documents: list[Document], piece: Piece | Tokens | None) -> tuple[Array, Array]:
+    def _numbers(self, documents: list[Document], piece: GaussianBatch | Tokens | None) -> tuple[Array, Array]:
         """Return the unit vectors (n, k) and the details (n, d) of documents."""
         texts = [document.text for document in documents]
-        if not isinstance(piece, Piece):
+        if not isinstance(piece, GaussianBatch):
             return self._encoded(self._model.tokenize(piece or texts, prompt=self.prompt("document")))
         totals = {source: piece.totals.get(f"{source}_variance") for source in SOURCES}
-        return unit(piece.gaussian.mean), _details(texts, totals, piece.gaussian if self.rerank else None)
+        return unit(piece.mean), _details(texts, totals, piece if self.rerank else None)
 
     def prompt(self, side: Literal["query", "document"]) -> str:
         """Return the text that the model puts before each text of one side of a search."""
@@ -503,7 +503,7 @@ def unit(vectors: Array) -> Array:
     return np.asarray(vectors / np.maximum(lengths, 1e-30), np.float32)
 
 
-def _details(texts: list[str], totals: Mapping[str, Array64 | None], gaussian: Gaussian | None) -> Array:
+def _details(texts: list[str], totals: Mapping[str, Array64 | None], gaussian: GaussianLike | None) -> Array:
     """Return the details (n, d) of texts: total variances, words, and mean and variance if there is a Gaussian."""
     columns = [totals.get(source) for source in SOURCES]
     known = [np.zeros(len(texts)) if column is None else column for column in columns]

@@ -96,7 +96,7 @@ async def compare(body: schemas.CompareRequest, request: ApiRequest) -> Response
     tokens = await request.tokenize([*first, *second], request.engine.prompt())
     pairs = [tokens.rows([i, len(first) + i]) for i in range(len(first))]
     found = await request.run(request.engine.comparisons(), pairs, [weight(pair) for pair in pairs])
-    return request.answer([{**asdict(each), "word": each.word, "answer": str(each)} for each in found])
+    return request.answer([{**asdict(each), "verdict": each.verdict, "answer": str(each)} for each in found])
 
 
 @router.post("/v1/specificity", responses={200: {"model": schemas.Answer[schemas.TextSpecificity]}})
