@@ -11,8 +11,8 @@ PREDICT = """
 import sys
 import numpy as np
 from sen2pro import Gaussian
-from sen2pro.calibration import MatchConfidence, SearchConfidence
 from sen2pro.estimation.encoded import Encoded
+from sen2pro.calibration import MatchConfidence, SearchConfidence
 from sen2pro.signature import Signature
 
 class Model:
@@ -24,7 +24,7 @@ class Model:
 
 pairs, search = MatchConfidence.load("pairs", Model()), SearchConfidence.load("search")
 parts = {"model": Gaussian([[1.0, 0.5]], [[0.1, 0.2]])}
-side = Encoded(Model().signature(), np.ones(1, int), parts, parts["model"], np.ones((1, 2), np.float32))
+side = Encoded(np.ones((1, 2), np.float32), parts, parts["model"], np.ones(1))
 assert 0 < pairs.probability(side, side)[0] < 1
 assert 0 < search.probability([[0.9, 0.2, 0.1]])[0] < 1
 print(sorted({"sklearn", "scipy", "torch"} & set(sys.modules)))
@@ -54,8 +54,7 @@ def test_importing_loading_and_predicting_import_neither_scikit_learn_nor_scipy(
     for _ in range(2):
         mean = rng.normal(size=(40, 2))
         gaussian = Gaussian(mean, np.full((40, 2), 0.1))
-        parts, words = {"model": gaussian}, np.ones(40, int)
-        sides.append(Encoded(Model().signature(), words, parts, gaussian, mean.astype(np.float32)))
+        sides.append(Encoded(mean.astype(np.float32), {"model": gaussian}, gaussian, np.ones(40)))
     labels = np.arange(40) % 2
     MatchConfidence().fit(Model(), *sides, labels).save(tmp_path / "pairs")
     SearchConfidence().fit(-np.sort(-rng.normal(size=(40, 3)), axis=1), labels).save(tmp_path / "search")

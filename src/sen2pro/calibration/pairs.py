@@ -414,7 +414,8 @@ def _encoded(model: Model, a: Any, b: Any) -> tuple[Encoded, Encoded]:
     if isinstance(a, Encoded) and isinstance(b, Encoded):
         found = a, b
         for side in found:
-            _check_signature(model.signature(), side.signature)
+            if side.signature is not None:
+                _check_signature(model.signature(), side.signature)
     elif isinstance(a, Encoded) or isinstance(b, Encoded):
         raise Sen2ProError("give two lists of sentences, or two that were encoded, not one of each")
     else:

@@ -110,7 +110,7 @@ def _encoded(lab: Lab, rows: list[Row], labels: Array64) -> Labelled:
     texts = list(numbers)
     parts = lab.parts(texts)
     words = np.array([len(text.split()) for text in texts])
-    every = Encoded(lab.encoder().signature(), words, parts, lab.join(parts), lab.vectors(texts))
+    every = Encoded(lab.vectors(texts), parts, lab.join(parts), words)
     left, right = (every[[numbers[pair[side]] for pair in pairs]] for side in (0, 1))
     known: dict[tuple[str, ...], int] = {}
     groups = np.array([known.setdefault(tuple(sorted(pair)), len(known)) for pair in pairs])
