@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -11,19 +10,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from msgspec import structs
 
 from sen2pro.distances import distance, distance_pairwise
 from sen2pro.encoder.backend import Tokens
 from sen2pro.encoder.encoder import Encoder
-from sen2pro.encoder.find import load_source
+from sen2pro.encoder.find import source_of_files
 from sen2pro.errors import HeadMissing, Sen2ProError, Sen2ProWarning, TruncationWarning, short_repr
 from sen2pro.estimation import methods
 from sen2pro.estimation import specificity as specificities
 from sen2pro.estimation.encoded import Encoded
 from sen2pro.estimation.head import Head, find_head
-from sen2pro.estimation.methods import Method, OnePass, Plain, Sampling
+from sen2pro.estimation.methods import Method, OnePass, Plain, Sampling, open_sampler
 from sen2pro.estimation.specificity import Explanation, Specificity, SpecificityHead
-from sen2pro.estimation.whitening import WHITENING_FILE, Whitening, find_whitening
+from sen2pro.estimation.whitening import WHITENING_FILE, Whitening
 from sen2pro.gaussian import Gaussian
 from sen2pro.io import bundle
 from sen2pro.io.atomic import new_folder
@@ -114,30 +114,10 @@ class Sen2Pro:
     ) -> None:
         given = {name: value for name, value in locals().items() if name != "self"}
         settings, saved = Settings(**given), SavedModel.find(model)
-        if saved is None:
-            self._start(settings)
-        else:
-            kept = {name: getattr(saved, name) for name in ("pooling", "normalize", "dropout")}
-            settings = settings.changed(**{n: value for n, value in kept.items() if getattr(settings, n) is None})
-            self._start(settings, saved.name, saved.hash, saved.pooling)
+        self._open(saved.fill(settings) if saved else settings, saved)
 
-    def _start(
-        self, settings: Settings, name: str | None = None, hash: str | None = None, pooling: str | None = None
-    ) -> None:
-        """Load the model; `name`, `hash` and `pooling` are those of a saved one."""
-        encoder = Encoder(settings)
-        encoder.name = name or encoder.name
-        if hash not in (None, encoder.hash):
-            raise Sen2ProError(
-                f"the weights in {settings.model} were changed or damaged since the model was saved. If you changed "
-                f"them yourself, take the keys 'hash' and 'digest' out of {SAVED}"
-            )
-        if settings.normalize is None:
-            settings = settings.changed(normalize=encoder.unit)
-        whitening = find_whitening(settings.whitening, encoder.folder, encoder.pooling, pooling)
-        self._sampler, self._head, self._one_pass = Sampler(encoder, settings, whitening), None, None
-        if "model" in settings.sources:
-            self._sampler.check_dropout()
+    def _open(self, settings: Settings, saved: SavedModel | None) -> None:
+        self._sampler, self._head, self._one_pass = open_sampler(settings, saved), None, None
         if settings.head is not None or not settings.draws:
             self._head = find_head(self._sampler, self.signature(), settings.head)
 
@@ -306,11 +286,7 @@ class Sen2Pro:
         (2, 5, 384)
         """
         tokens = self.tokenize(sentences, prompt_name=prompt_name, prompt=prompt)
-        counts = {source: self.samples[source] for source in self.sources}
-        result = np.empty((len(tokens), sum(counts.values()), self.dim), np.float32)
-        for source, index, number, vectors in self._sampler.draw(tokens, counts, batch_size, show_progress_bar):
-            offset = 0 if source == self.sources[0] else counts[self.sources[0]]
-            result[index, offset + number] = vectors
+        result = self._sampler.draw_all(tokens, batch_size, show_progress_bar)
         return result[0] if isinstance(sentences, str) else result
 
     def distill(
@@ -458,8 +434,10 @@ class Sen2Pro:
                 self.whitening.save(temporary / WHITENING_FILE)
             if self._head:
                 self._head.save(temporary)
-            saved = SavedModel(name=self.encoder.name, hash=self.encoder.hash, **self.settings.to_json())
-            bundle.save(temporary, Path(SAVED).stem, saved)
+            bundle.save(temporary, Path(SAVED).stem, self._saved())
+
+    def _saved(self) -> SavedModel:
+        return SavedModel(name=self.encoder.name, hash=self.encoder.hash, **self.settings.to_json())
 
     @classmethod
     def load(cls, folder: str | Path, **changes: Any) -> Sen2Pro:
@@ -477,34 +455,25 @@ class Sen2Pro:
         return cls(str(folder), **settings)
 
     @classmethod
-    def from_settings(cls, settings: Settings, name: str | None = None, hash: str | None = None) -> Sen2Pro:
+    def from_settings(cls, settings: Settings, saved: SavedModel | None = None) -> Sen2Pro:
         """Make the model of some settings, those of another one for instance (`model.settings`).
 
-        Its weights must have the `hash`, if one is given.
+        `saved` is what is known of it besides: by default what its folder says.
         """
         model = cls.__new__(cls)
-        model._start(settings, name, hash, settings.pooling)
+        model._open(settings, saved or SavedModel.find(settings.model))
         return model
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the name or folder if the weights are unchanged, else the weights."""
         settings = self.settings.changed(head=self._head, whitening=self.whitening or False)
         if isinstance(settings.model, (str, Path)) and self.encoder.is_as_loaded:
-            return Sen2Pro.from_settings, (settings, self.encoder.name, self.encoder.hash)
-        with tempfile.TemporaryDirectory() as folder:
-            self.encoder.transformers.save(Path(folder))
-            paths = [path for path in Path(folder).rglob("*") if path.is_file()]
-            files = {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
-        return _unpickled, (settings.changed(model=None, tokenizer=None), self.encoder.name, files)
+            return Sen2Pro.from_settings, (settings, self._saved())
+        files = self.encoder.transformers.to_files()
+        return _unpickled, (settings.changed(model=None, tokenizer=None), self._saved(), files)
 
 
-def _unpickled(settings: Settings, name: str, files: Mapping[str, bytes]) -> Sen2Pro:
-    """Load a model that was pickled with all its files: a network with the hooks of its library cannot be."""
-    with tempfile.TemporaryDirectory() as folder:
-        for place, data in files.items():
-            path = Path(folder, place)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(data)
-        source, words = load_source(settings, Path(folder))
-    found = settings.changed(model=source, tokenizer=words)
-    return Sen2Pro.from_settings(found, name)
+def _unpickled(settings: Settings, saved: SavedModel, files: Mapping[str, bytes]) -> Sen2Pro:
+    source, tokenizer = source_of_files(settings, files)
+    saved = structs.replace(saved, hash=None)
+    return Sen2Pro.from_settings(settings.changed(model=source, tokenizer=tokenizer), saved)

@@ -78,6 +78,11 @@ class SavedModel(FileSettings, kw_only=True):
             return None
         return bundle.load(path, Path(SAVED).stem, SavedModel)[0]
 
+    def fill(self, settings: Settings) -> Settings:
+        """Return settings whose open values are those saved with the encoder: pooling, geometry and dropout."""
+        saved = {name: getattr(self, name) for name in ("pooling", "normalize", "dropout")}
+        return settings.changed(**{name: each for name, each in saved.items() if getattr(settings, name) is None})
+
 
 def check_method(method: str, allowed: Iterable[str] = METHODS) -> str:
     """Return a method that is allowed; an error says what replaces one that was removed.

@@ -14,14 +14,17 @@ import numpy as np
 
 from sen2pro import __version__
 from sen2pro.encoder.backend import States, Tokens
-from sen2pro.errors import one_of
+from sen2pro.encoder.encoder import Encoder
+from sen2pro.errors import Sen2ProError, one_of
 from sen2pro.estimation.encoded import Encoded
 from sen2pro.estimation.head import Head, on_sphere
 from sen2pro.estimation.moments import Moments, combine
+from sen2pro.estimation.whitening import find_whitening
 from sen2pro.gaussian import Gaussian
 from sen2pro.progress import Show
 from sen2pro.sampling.edits import OPERATIONS
 from sen2pro.sampling.sampler import Sampler
+from sen2pro.settings import SAVED, SavedModel, Settings
 from sen2pro.signature import Signature
 from sen2pro.validation import SOURCES, Array, Array64, check_text
 
@@ -39,6 +42,25 @@ class Method(Protocol):
         self, tokens: Tokens, batch_size: int | None = None, show: Show = None, *, plain: bool = False
     ) -> Encoded:
         """Encode texts; with `plain`, plain vectors come too, if they are not part of the method."""
+
+
+def open_sampler(settings: Settings, saved: SavedModel | None) -> Sampler:
+    """Load a model; its name, and the hash of its weights, are those it was saved with, if it was."""
+    encoder = Encoder(settings)
+    if saved is not None:
+        encoder.name = saved.name
+        if saved.hash not in (None, encoder.hash):
+            raise Sen2ProError(
+                f"the weights in {settings.model} were changed or damaged since the model was saved. If you changed "
+                f"them yourself, take the keys 'hash' and 'digest' out of {SAVED}"
+            )
+    if settings.normalize is None:
+        settings = settings.changed(normalize=encoder.unit)
+    whitening = find_whitening(settings.whitening, encoder.folder, encoder.pooling, saved and saved.pooling)
+    sampler = Sampler(encoder, settings, whitening)
+    if "model" in settings.sources:
+        sampler.check_dropout()
+    return sampler
 
 
 def describe(method: Method, prompt: str = "", source: str | None = None) -> Signature:

@@ -99,6 +99,15 @@ class Sampler:
                     states = run_passes(self.encoder, passes, keys, (), batch_size, advance)
                     yield source, index, number, self.finish(states.vectors)
 
+    def draw_all(self, tokens: Tokens, batch_size: int | None = None, show: Show = False) -> Array:
+        """Return all samples, those of the first source first: (n, N, k)."""
+        counts = {source: self.settings.counts[source] for source in self.settings.sources}
+        result = np.empty((len(tokens), sum(counts.values()), self.dim), np.float32)
+        first = next(iter(counts))
+        for source, index, number, vectors in self.draw(tokens, counts, batch_size, show):
+            result[index, number + (0 if source == first else counts[first])] = vectors
+        return result
+
     def run_plain(
         self, tokens: Tokens, layers: Sequence[int] = (), batch_size: int | None = None, show: Show = False
     ) -> States:
