@@ -7,18 +7,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from msgspec import structs
 
+from sen2pro.calibration import comparison
+from sen2pro.calibration.comparison import Comparison
 from sen2pro.distances import distance, distance_pairwise
 from sen2pro.encoder.backend import Tokens
 from sen2pro.encoder.encoder import Encoder
 from sen2pro.encoder.find import source_of_files
-from sen2pro.errors import HeadMissing, Sen2ProError, Sen2ProWarning, TruncationWarning, short_repr
+from sen2pro.errors import HeadMissing, Sen2ProError, Sen2ProWarning, TruncationWarning
 from sen2pro.estimation import methods
 from sen2pro.estimation import specificity as specificities
+from sen2pro.estimation.distill import learn
 from sen2pro.estimation.encoded import Encoded
 from sen2pro.estimation.head import Head, find_head
 from sen2pro.estimation.methods import Method, OnePass, Plain, Sampling, open_sampler
@@ -32,9 +35,6 @@ from sen2pro.sampling.sampler import Sampler
 from sen2pro.settings import DEFAULT_MODEL, SAVED, SavedModel, Settings
 from sen2pro.signature import Signature
 from sen2pro.validation import Array, check_sentences, check_text, check_whole
-
-if TYPE_CHECKING:
-    from sen2pro.calibration.comparison import Comparison
 
 
 def _read_only(path: str) -> Any:
@@ -91,27 +91,13 @@ class Sen2Pro:
     """
 
     def __init__(
-        self,
-        model: Any = DEFAULT_MODEL,
-        *,
-        method: str = "sampling",
-        samples: int | tuple[int, int] | None = None,
-        uncertainty: str = "both",
-        combine: str = "individual",
-        pooling: str | None = None,
-        normalize: bool | None = None,
-        head: Head | str | Path | None = None,
-        whitening: Whitening | bool | None = None,
-        dropout: float | None = None,
-        seed: int = 0,
-        device: str | None = None,
-        precision: str = "float32",
-        vocabulary: Sequence[str] | None = None,
-        tokenizer: Any = None,
-        revision: str | None = None,
-        trust_remote_code: bool = False,
-        allow_pickle: bool = False,
-    ) -> None:
+        self, model: Any = DEFAULT_MODEL, *, method: str = "sampling", samples: int | tuple[int, int] | None = None,
+        uncertainty: str = "both", combine: str = "individual", pooling: str | None = None,
+        normalize: bool | None = None, head: Head | str | Path | None = None, whitening: Whitening | bool | None = None,
+        dropout: float | None = None, seed: int = 0, device: str | None = None, precision: str = "float32",
+        vocabulary: Sequence[str] | None = None, tokenizer: Any = None, revision: str | None = None,
+        trust_remote_code: bool = False, allow_pickle: bool = False,
+    ) -> None:  # fmt: skip
         given = {name: value for name, value in locals().items() if name != "self"}
         settings, saved = Settings(**given), SavedModel.find(model)
         self._open(saved.fill(settings) if saved else settings, saved)
@@ -137,6 +123,8 @@ class Sen2Pro:
     """The kinds of uncertainty in use."""
     samples: dict[str, int] = _read_only("settings.counts")
     """The number of samples of each kind of uncertainty."""
+    passes: int = _read_only("settings.passes")
+    """The number of forward passes that a sentence takes."""
     settings: Settings = _read_only("_sampler.settings")
     """All settings in use; those left open are filled in."""
     encoder: Encoder = _read_only("_sampler.encoder")
@@ -157,11 +145,6 @@ class Sen2Pro:
         return list(self._sampler.words)
 
     @property
-    def passes(self) -> int:
-        """How many forward passes a sentence takes."""
-        return sum(self.samples[source] for source in self.sources) if self.settings.draws else 1
-
-    @property
     def _method(self) -> Method:
         if self.settings.draws:
             return Sampling(self._sampler)
@@ -169,8 +152,10 @@ class Sen2Pro:
 
     def find_head(self) -> Head | None:
         """Return the head in use, or the one that this model finds in its folder or the package; None without one."""
+        if self._head is not None or self._one_pass is not None:
+            return self._head or self._one_pass.head
         try:
-            return self._head or find_head(self._sampler, self.signature(), None)
+            return find_head(self._sampler, self.signature())
         except HeadMissing:
             return None
 
@@ -178,16 +163,11 @@ class Sen2Pro:
         """Return this model with the method `one-pass`, on the same network; None if there is no head for it."""
         if not self.settings.draws:
             return self
-        head = self.find_head()
-        if head is not None and (self._one_pass is None or self._one_pass.head is not head):
-            self._one_pass = self._with(head, method="one-pass")
-        return self._one_pass if head is not None else None
-
-    def _with(self, head: Head | None, **changes: Any) -> Sen2Pro:
-        other = Sen2Pro.__new__(Sen2Pro)
-        other._sampler = replace(self._sampler, settings=self.settings.changed(**changes))
-        other._head, other._one_pass = head, None
-        return other
+        if self._one_pass is None and (head := self.find_head()) is not None:
+            self._one_pass = other = Sen2Pro.__new__(Sen2Pro)
+            other._sampler = replace(self._sampler, settings=self.settings.changed(method="one-pass"))
+            other._head, other._one_pass = head, None
+        return self._one_pass
 
     def signature(self, prompt: str = "", source: str | None = None) -> Signature:
         """Return what travels with every Gaussian: all that is needed to repeat it (for one source, if given)."""
@@ -266,12 +246,7 @@ class Sen2Pro:
 
     def join(self, parts: Mapping[str, Gaussian]) -> Gaussian:
         """Join the result of `encode_sources` into that of `encode`."""
-        if not isinstance(parts, Mapping) or set(parts) != set(self.sources):
-            given = list(parts) if isinstance(parts, Mapping) else parts
-            wanted = " and ".join(self.sources)
-            raise Sen2ProError(f"this model joins {wanted}, as encode_sources gives them, not {short_repr(given)}")
-        signature = parts[self.sources[0]].signature
-        return methods.join(self._method, parts, signature.prompt if signature and signature.prompt != "no" else "")
+        return methods.join(self._method, parts)
 
     def sample(
         self, sentences: str | Sequence[str] | Tokens, *, batch_size: int | None = None,
@@ -308,12 +283,10 @@ class Sen2Pro:
         verbose
             Whether to print the quality on the sentences held out.
         """
-        from sen2pro.estimation.distill import learn
-
         tokens = self.tokenize(list(dict.fromkeys(check_sentences(corpus))))
         head = learn(self._sampler, self.signature(), tokens, samples, held_out, batch_size, show_progress_bar)
         self._sampler = replace(self._sampler, settings=self.settings.changed(method="one-pass", head=head))
-        self._head = head
+        self._head, self._one_pass = head, None
         if verbose:
             print(head.report())
         if head.flaw:
@@ -398,15 +371,13 @@ class Sen2Pro:
         >>> [pair.word for pair in pairs]
         ['likely', 'unlikely']
         """
-        from sen2pro.calibration import comparison
-
-        head = self.find_head()
-        comparison.check_comparable_in_words(self.signature(), head is not None)
-        assert head is not None
+        model = self.in_one_pass()
+        comparison.check_comparable_in_words(self.signature(), model is not None)
+        assert model is not None
+        assert model.head is not None
         left, right = self.tokenize(first), self.tokenize(second)
-        tokens = Tokens.join([left, right]) if len(left) and len(right) else left if len(left) else right
-        settings = self.settings.changed(method="one-pass", uncertainty=head.uncertainty)
-        encoded = OnePass(replace(self._sampler, settings=settings), head).estimate(tokens)
+        tokens = Tokens.join([left, right])
+        encoded = OnePass(model.sampler.for_sources(model.head.uncertainty), model.head).estimate(tokens)
         return comparison.compare(encoded, len(left))
 
     def similarity(self, a: Gaussian, b: Gaussian, *, metric: str = "sen2pro", alpha: float | str = "ratio") -> Array:

@@ -15,7 +15,7 @@ import numpy as np
 from sen2pro import __version__
 from sen2pro.encoder.backend import States, Tokens
 from sen2pro.encoder.encoder import Encoder
-from sen2pro.errors import Sen2ProError, one_of
+from sen2pro.errors import Sen2ProError, one_of, short_repr
 from sen2pro.estimation.encoded import Encoded
 from sen2pro.estimation.head import Head, on_sphere
 from sen2pro.estimation.moments import Moments, combine
@@ -92,10 +92,15 @@ def describe(method: Method, prompt: str = "", source: str | None = None) -> Sig
     )
 
 
-def join(method: Method, parts: Mapping[str, Gaussian], prompt: str) -> Gaussian:
+def join(method: Method, parts: Mapping[str, Gaussian]) -> Gaussian:
     """Join the Gaussians of each source into one batch."""
     settings = method.sampler.settings
+    if not isinstance(parts, Mapping) or set(parts) != set(settings.sources):
+        given = list(parts) if isinstance(parts, Mapping) else parts
+        wanted = " and ".join(settings.sources)
+        raise Sen2ProError(f"this model joins {wanted}, as encode_sources gives them, not {short_repr(given)}")
     first = parts[settings.sources[0]]
+    prompt = first.signature.prompt if first.signature and first.signature.prompt != "no" else ""
     estimates = [(parts[name].mean, parts[name].variance) for name in settings.sources]
     counts = [settings.counts[name] for name in settings.sources]
     return Gaussian(*combine(estimates, counts, settings.combine), describe(method, prompt), first.coverage)
@@ -108,7 +113,7 @@ def _encoded(
         name: Gaussian(mean, variance, describe(method, tokens.prompt, name), coverage)
         for name, (mean, variance) in estimates.items()
     }
-    return Encoded(vectors, parts, join(method, parts, tokens.prompt), tokens.words)
+    return Encoded(vectors, parts, join(method, parts), tokens.words)
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, Protocol
 
@@ -58,6 +58,11 @@ class Sampler:
         if not words:
             raise Sen2ProError("this tokenizer has no whole words to edit with; pass vocabulary=[...]")
         return words
+
+    def for_sources(self, uncertainty: str) -> Sampler:
+        """Return a sampler of the same network for other sources of uncertainty."""
+        same = self.settings.uncertainty == uncertainty
+        return self if same else replace(self, settings=self.settings.changed(uncertainty=uncertainty))
 
     def check_dropout(self) -> None:
         """Refuse a network without dropout, whose samples would be the same; warn about one trained without it."""
