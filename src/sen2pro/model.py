@@ -68,7 +68,7 @@ class Sen2Pro:
     whitening
         A fitted `Whitening`, or False for none; by default the one saved with the model, if any.
     dropout
-        One rate for all dropout of the network, also where its configuration says 0.
+        One rate for all dropout of the network, even where its configuration says 0.
     seed
         Makes the whole result reproducible.
     device, precision
@@ -368,7 +368,7 @@ class Sen2Pro:
         """Compare each sentence of `first` with its partner in `second`; all of them take one pass together.
 
         >>> pairs = Sen2Pro().compare_pairs(["It rains.", "It rains."], ["It rains.", "I like tea."])
-        >>> [pair.word for pair in pairs]
+        >>> [pair.verdict for pair in pairs]
         ['likely', 'unlikely']
         """
         model = self.in_one_pass()
@@ -429,7 +429,7 @@ class Sen2Pro:
     def from_settings(cls, settings: Settings, saved: SavedModel | None = None) -> Sen2Pro:
         """Make the model of some settings, those of another one for instance (`model.settings`).
 
-        `saved` is what is known of it besides: by default what its folder says.
+        `saved` has its name and the hash of its weights; by default, those saved in its folder are used.
         """
         model = cls.__new__(cls)
         model._open(settings, saved or SavedModel.find(settings.model))

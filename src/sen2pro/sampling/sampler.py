@@ -79,7 +79,7 @@ class Sampler:
         """Yield (source, sentence index (r,), sample number (r,), vectors (r, k)) until each source has its count.
 
         The source is `model` (the sentence under dropout) or `data` (edited copies, without dropout). The samples of a
-        sentence stand together.
+        sentence follow each other.
         """
         check_batch_size(batch_size)
         if "data" in counts and any(map(is_unspaced, tokens.texts)):
