@@ -97,6 +97,8 @@ class TransformersModel:
     def __init__(self, source: Any, tokenizer: Any, settings: Settings, folder: Path | None = None) -> None:
         self.source, self.source_tokenizer = source, tokenizer
         self.pooling, self.precision, self.rate = settings.pooling, settings.precision, settings.dropout
+        self.network: Any
+        self.max_length: int
         self.unit, self.truncate_dim = False, None
         self.prompts: dict[str, str | None] = {}
         self.default_prompt_name: str | None = None
@@ -194,7 +196,7 @@ class TransformersModel:
     @cached_property
     def dim(self) -> int:
         """The number of dimensions of a vector."""
-        return self.run(self.tokenize(_PROBES[:1])).vectors.shape[1]
+        return int(self.run(self.tokenize(_PROBES[:1])).vectors.shape[1])
 
     @cached_property
     def depth(self) -> int:
