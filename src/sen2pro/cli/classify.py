@@ -154,7 +154,7 @@ def predict(
     """
     first = options.encode_first(workers, restart=restart, encoded=encoded)
     path = options.check_output(output, SUFFIXES, [input], overwrite=overwrite)
-    reading = options.Reading(column, id_column, skip_blank, longest_line)
+    reading = options.reading(column, id_column, skip_blank, longest_line)
     done: Summary | None = None
     with options.notes() as gathered, ExitStack() as until_written:
         if encoded:
@@ -167,7 +167,7 @@ def predict(
             from sen2pro.jobs import shards_for
 
             classifier = _classifier(folder, model)
-            how: dict[str, Any] = {"workers": workers or 1, "restart": restart, **reading._asdict()}
+            how: dict[str, Any] = {"workers": workers or 1, "restart": restart, **reading}
             done = until_written.enter_context(shards_for(classifier.encoder, input, path, **how))
             if not done.report.rows:
                 until_written.close()  # there is nothing to resume
@@ -175,7 +175,7 @@ def predict(
             _check_encoded(done.output, ids=id_column is not None)  # parts of an earlier run may be damaged
             predicted = _predict_encoded(classifier, done.output)
         else:
-            source = sentences(input, **reading._asdict())
+            source = sentences(input, **reading)
             number = source.count()
             if number == 0:
                 raise _is_empty(source)

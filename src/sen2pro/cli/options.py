@@ -12,7 +12,7 @@ from functools import wraps
 from inspect import Parameter, Signature, signature
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -55,13 +55,9 @@ PairMethod = Annotated[
 ]
 
 
-class Reading(NamedTuple):
-    """How to read a file of sentences: arguments of `sentences`."""
-
-    column: str | None
-    id_column: str | None
-    skip_blank: bool
-    longest_line: int
+def reading(column: str | None, id_column: str | None, skip_blank: bool, longest_line: int) -> dict[str, Any]:
+    """Return how to read a file of sentences: arguments of `sentences`."""
+    return {"column": column, "id_column": id_column, "skip_blank": skip_blank, "longest_line": longest_line}
 
 
 def _option(each: Field[Any]) -> Parameter:

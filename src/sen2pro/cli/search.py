@@ -86,7 +86,7 @@ def index(
         "store": store, "name": name, "kind": kind, "rerank": rerank, "duplicates": duplicates, "overwrite": overwrite,
         "allow_pickle": settings["allow_pickle"],
     }  # fmt: skip
-    reading = options.Reading(column, id_column, skip_blank, longest_line)._asdict()
+    reading = options.reading(column, id_column, skip_blank, longest_line)
     done: Summary | None = None
     with options.notes() as gathered, ExitStack() as until_saved:
         if encoded:
