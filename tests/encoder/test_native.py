@@ -93,11 +93,10 @@ def test_other_families_are_left_to_the_libraries(family, tmp_path):
     assert not is_native(Encoder(str(save(tmp_path, family))))
 
 
-def test_the_real_model_gives_the_numbers_of_the_libraries(monkeypatch):
+def test_the_real_model_and_a_checkpoint_with_a_task_head_give_the_numbers_of_the_libraries(
+    bert, tmp_path, monkeypatch
+):
     assert_same_numbers(*both("all-MiniLM-L6-v2", monkeypatch))
-
-
-def test_a_checkpoint_with_a_task_head_gives_the_numbers_of_the_libraries(bert, tmp_path, monkeypatch):
     torch.manual_seed(0)
     BertForMaskedLM(bert.config).save_pretrained(tmp_path)
     build_tokenizer().save_pretrained(tmp_path)
@@ -134,6 +133,9 @@ def test_a_pipeline_of_sentence_transformers_gives_its_numbers(tail, options, tm
 )
 def test_other_pipelines_are_left_to_sentence_transformers(tail, tmp_path):
     assert not is_native(Encoder(str(pipeline(tmp_path, *tail))))
+    save(tmp_path / "plain")
+    for options in ({"precision": "bfloat16"}, {"tokenizer": str(tmp_path / "plain")}):
+        assert not is_native(Encoder(str(tmp_path / "plain"), **options))
 
 
 @pytest.mark.parametrize(
@@ -177,12 +179,6 @@ def test_weights_that_are_not_known_leave_a_folder_to_the_libraries(tmp_path):
     save_file({**weights, "embeddings.LayerNorm.bias": torch.ones(32, dtype=torch.int64)}, path)
     with pytest.raises(Sen2ProError, match=r"'embeddings.LayerNorm.bias' holds torch.int64, no fractions"):
         Encoder(str(tmp_path))
-
-
-def test_what_only_the_libraries_can_do_is_left_to_them(tmp_path):
-    save(tmp_path)
-    assert not is_native(Encoder(str(tmp_path), precision="bfloat16"))
-    assert not is_native(Encoder(str(tmp_path), tokenizer=str(tmp_path)))
 
 
 def test_weights_that_somebody_changes_are_the_ones_in_use(tmp_path):
@@ -300,10 +296,12 @@ def test_a_tokenizer_whose_files_disagree_is_left_to_the_libraries(name, changes
 
 def test_two_threads_give_the_bits_of_one(minilm):
     texts = [" ".join(["word"] * (n % 40 + 1)) + f" {n}" for n in range(300)]
-    one, before = minilm.encode_plain(texts), torch.get_num_threads()
+    before = torch.get_num_threads()
+    one, sampled = minilm.encode_plain(texts), minilm.sample(texts[:50])
     try:
         torch.set_num_threads(2)
         np.testing.assert_array_equal(minilm.encode_plain(texts), one)
+        np.testing.assert_array_equal(minilm.sample(texts[:50]), sampled)
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(before)

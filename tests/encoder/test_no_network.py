@@ -22,11 +22,11 @@ SMALL = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1, "in
 BERT = {"model_type": "bert", **SMALL}
 # Configurations, and what an error must say of each.
 HOSTILE = {
-    kind: ({**DPT, "model_type": kind, "backbone": f"attacker/{kind}"}, f"the model type '{kind}', which is no text")
+    kind: ({**DPT, "model_type": kind, "backbone": f"attacker/{kind}"}, f"the model type '{kind}', which is not a text")
     for kind in BACKBONES
 }
 HOSTILE |= {
-    "a backbone's": ({"model_type": "maskformer", "backbone_config": DPT}, "'maskformer', which is no text encoder"),
+    "a backbone's": ({"model_type": "maskformer", "backbone_config": DPT}, "'maskformer', which is not a text encoder"),
     "two": ({"model_type": "vision-text-dual-encoder", "vision_config": DPT, "text_config": BERT}, "'vision-text-"),
     "encoder": ({"model_type": "encoder-decoder", "encoder": DPT, "decoder": BERT}, "'encoder-decoder'"),
     "text": ({"model_type": "llava", "text_config": DPT, "vision_config": SMALL}, "'llava'"),
@@ -195,7 +195,7 @@ def test_a_model_of_the_hub_is_fetched_and_then_no_other(hub, tmp_path):
     }
     said = hub.run(tmp_path, OPEN_ALL, *hub.folders, "someone/nothing")
     assert said[0] == "loaded"
-    assert "'dpt', which is no text encoder" in said[1]
+    assert "'dpt', which is not a text encoder" in said[1]
     assert "no model 'someone/nothing'" in said[2]
     assert all(f"/{name}/" in "\n".join(hub.asked) for name in [*hub.folders, "someone/nothing"])
     assert "attacker" not in "\n".join(hub.asked)
@@ -233,5 +233,5 @@ print(json.dumps(told))
 
 def test_who_trusts_a_folder_may_load_any_type(hostile, hub, tmp_path):
     code = "print(json.dumps([opened(name, trust_remote_code=True) for name in sys.argv[1:]]))"
-    assert "no text encoder" not in hub.run(tmp_path, code, next(iter(hostile)))[0]
+    assert "not a text encoder" not in hub.run(tmp_path, code, next(iter(hostile)))[0]
     assert any("/attacker/dpt" in path for path in hub.asked)

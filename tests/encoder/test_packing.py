@@ -13,22 +13,16 @@ PACKED = {"bert", "roberta", "xlm-roberta", "distilbert", "albert", "electra", "
 TEXTS = [" ".join(WORDS[i : i + n]) for i, n in enumerate([3, 9, 1, 3, 14, 5, 9, 3, 2, 20])]
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-def test_packed_and_padded_samples_are_the_same(family, tokenizer):
-    model = Sen2Pro(build_network(family), tokenizer=tokenizer, samples=3)
+@pytest.mark.parametrize(
+    ("family", "pooling"), [*((family, None) for family in FAMILIES), ("bert", "cls"), ("bert", "first-last-avg")]
+)
+def test_packed_and_padded_samples_are_the_same(family, pooling, tokenizer):
+    model = Sen2Pro(build_network(family), tokenizer=tokenizer, samples=3, pooling=pooling)
     assert model.encoder.packs == (family in PACKED)
     packed, plain = model.sample(TEXTS), model.encode_plain(TEXTS)
-    model.encoder.transformers._first = None  # from here on it is padded
+    model.encoder.transformers.packs = False  # from here on it is padded
     np.testing.assert_allclose(packed, model.sample(TEXTS), atol=2e-6)
     np.testing.assert_allclose(plain, model.encode_plain(TEXTS), atol=2e-6)
-
-
-@pytest.mark.parametrize("pooling", ["mean", "cls", "first-last-avg"])
-def test_every_pooling_can_be_packed(bert, tokenizer, pooling):
-    model = Sen2Pro(bert, tokenizer=tokenizer, samples=3, pooling=pooling)
-    packed = model.sample(TEXTS)
-    model.encoder.transformers._first = None  # from here on it is padded
-    np.testing.assert_allclose(packed, model.sample(TEXTS), atol=2e-6)
 
 
 def test_a_causal_network_is_padded(tokenizer):
@@ -52,28 +46,6 @@ def test_running_out_of_memory_does_not_mean_that_a_network_cannot_be_packed(ber
         Sen2Pro(bert, tokenizer=tokenizer)
     said = "the sizes of these tensors do not match"
     assert not Sen2Pro(bert, tokenizer=tokenizer).encoder.packs
-
-
-def test_the_real_model_is_packed_and_gives_what_sentence_transformers_gives(minilm):
-    assert minilm.encoder.packs
-    texts = ["A man is playing a guitar.", "Rates.", "The committee met for the third time this year, in Geneva."]
-    theirs = minilm.encoder.source.encode(texts, normalize_embeddings=True)
-    np.testing.assert_allclose(minilm.encode_plain(texts), theirs, atol=1e-5)
-
-
-def test_unpacking_pads_with_zeros():
-    states = torch.arange(12.0).reshape(1, 6, 2)
-    found = Layout([2, 1, 3]).unpack(states)
-    assert found.shape == (3, 3, 2)
-    assert found[0].tolist() == [[0, 1], [2, 3], [0, 0]]
-    assert found[2].tolist() == [[6, 7], [8, 9], [10, 11]]
-
-
-def test_the_network_gets_its_own_attention_back(bert, tokenizer):
-    before = bert.config._attn_implementation
-    Sen2Pro(bert, tokenizer=tokenizer, samples=2).encode(TEXTS)
-    assert bert.config._attn_implementation == before
-    assert not bert.training
 
 
 def test_lower_precision_stays_below_the_noise_it_measures(minilm):

@@ -107,7 +107,7 @@ def served(app, use):
 
 def test_long_texts_and_token_ids_are_worked_on_beside_the_event_loop(app, model):
     async def use(service):
-        ids = [model.encoder.tokens([LONG])[0][:200]] * 60
+        ids = [model.encoder.tokenize([LONG]).ids[0][:200]] * 60
         assert (await ask(app, "/v1/embeddings", {"input": ids}))[0] == 200
         status, body = await ask(app, "/tokenize", {"inputs": [LONG] * 8})
         assert status == 200

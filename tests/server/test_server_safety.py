@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 import socket
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
-import numpy as np
 import psutil
 import pytest
 from typer.testing import CliRunner
@@ -19,7 +16,6 @@ pytest.importorskip("fastapi", reason="the server's packages are not installed: 
 import httpx
 from server_process import running
 
-from sen2pro import Sen2Pro
 from sen2pro.cli.app import app
 from sen2pro.encoder.find import resolve
 from sen2pro.errors import Sen2ProError
@@ -86,20 +82,6 @@ def test_every_key_of_the_file_and_of_the_environment_opens(guarded, key):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "header",
-    [None, "Bearer wrong", f"Basic {FIRST}", FIRST, f"Bearer {FIRST}x", f"Bearer {FIRST[:-1]}", "Bearer x", "é"],
-)
-@pytest.mark.parametrize("path", ["/v1/embeddings", "/embed"])
-def test_without_a_right_key_nothing_is_answered(guarded, header, path):
-    headers = {} if header is None else {"authorization": header.encode()}
-    answer = guarded.post(path, {"input": TEXT, "inputs": TEXT}, headers=headers)
-    assert answer.status_code == 401
-    assert is_clean(answer, path)
-    assert answer.headers["www-authenticate"] == "Bearer"
-
-
-@pytest.mark.slow
 def test_only_health_needs_no_key(guarded):
     paths = guarded.client().get("/openapi.json").json()["paths"]
     for path, methods in paths.items():
@@ -161,18 +143,6 @@ def test_malformed_bodies_get_a_clean_answer(client, path, name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("path", ["/v1/embeddings", "/embed"])
-def test_other_kinds_of_content_are_refused(client, path):
-    body = json.dumps({"input": TEXT, "inputs": TEXT}).encode()
-    for headers in ({}, {"content-type": "text/plain"}, {"content-type": "application/x-www-form-urlencoded"}):
-        answer = client.post(path, content=body, headers=headers)
-        assert answer.status_code == 415
-        assert is_clean(answer, path)
-    packed = {"content-type": "application/json", "content-encoding": "gzip"}
-    assert client.post(path, content=gzip.compress(body), headers=packed).status_code == 415
-
-
-@pytest.mark.slow
 def test_limits_of_a_call_hold(client):
     assert client.post("/embed", json={"inputs": [TEXT] * 8}).status_code == 200
     for body, message in (
@@ -213,20 +183,6 @@ def test_unknown_routes_and_methods_are_told_in_the_dialect(client, method, path
     assert answer.status_code == status
     assert is_clean(answer, path)
     assert answer.headers.get("allow") == ("POST" if status == 405 else None)
-
-
-@pytest.mark.slow
-def test_what_is_not_served_says_so_without_a_path(client, model_folder):
-    for path, body in (
-        ("/v1/search", {"queries": TEXT}), ("/v1/classify", {"input": TEXT}), ("/v1/specificity", {"input": TEXT}),
-        ("/v1/compare", {"first": TEXT, "second": TEXT}),
-    ):  # fmt: skip
-        answer = client.post(path, json=body)
-        assert answer.status_code == 501
-        assert is_clean(answer, path)
-    everything = client.get("/v1/models").text + client.get("/info").text + client.get("/openapi.json").text
-    assert client.get("/info").json()["model_id"] == model_folder.name
-    assert str(model_folder.parent) not in everything
 
 
 # Who may reach it.
@@ -389,23 +345,6 @@ def test_work_that_takes_longer_than_the_grace_is_left_and_the_exit_is_0_all_the
         assert "the last batch was not done in time" in [line["event"] for line in server.lines()]
         with suppress(httpx.TransportError):
             assert asked.result().status_code >= 500
-
-
-@pytest.mark.slow
-def test_means_can_be_served_instead_and_an_origin_be_allowed(model_folder, tmp_path):
-    options = ("--model", model_folder, "--samples", "3", "--vectors", "mean", "--cors", "https://example.org")
-    with running(tmp_path / "server", *options) as server:
-        means = Sen2Pro(str(model_folder), samples=3).encode([TEXT, "a dog"]).mean
-        answer = server.post("/embed", {"inputs": [TEXT, "a dog"]}, headers={"origin": "https://example.org"})
-        assert np.abs(np.array(answer.json()) - means).max() < 1e-6
-        assert answer.headers["access-control-allow-origin"] == "https://example.org"
-        other = server.post("/embed", {"inputs": TEXT}, headers={"origin": "https://evil.example"})
-        assert "access-control-allow-origin" not in other.headers
-        data = server.post("/v1/embeddings", {"input": [TEXT, "a dog"]}).json()["data"]
-        assert np.abs(np.array([row["embedding"] for row in data]) - means).max() < 1e-6
-        unit = np.array(server.post("/embed", {"inputs": [TEXT], "normalize": True}).json())
-        assert np.linalg.norm(unit) == pytest.approx(1, abs=1e-6)
-        assert server.post("/embed", {"inputs": [TEXT], "normalize": False}).status_code == 422
 
 
 @pytest.mark.parametrize(

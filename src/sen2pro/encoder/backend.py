@@ -167,7 +167,7 @@ class Backend(Protocol):
 
     @property
     def concurrent(self) -> bool:
-        """Whether each thread may run a batch of its own. Then the number of threads changes no batch."""
+        """Whether batches run side by side, one per thread. Then the number of threads changes no batch."""
 
     @property
     def token_budget(self) -> int:
@@ -220,10 +220,8 @@ class TextTokenizer(Protocol):
     """The id of the padding token."""
     named: set[str]
     """The special tokens that have a role, such as padding."""
-
-    @property
-    def special(self) -> set[str]:
-        """All tokens that stand for no text."""
+    special: set[str]
+    """All tokens that stand for no text."""
 
     def numbers(self) -> dict[str, int]:
         """Return the id of each token."""

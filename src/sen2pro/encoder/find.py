@@ -183,7 +183,7 @@ def known_hash(name: str, folder: Path) -> str | None:
 
 def check_weights(folder: Path) -> None:
     """Refuse weights that could only be unpickled. Only the caller can allow them, with `allow_pickle=True`."""
-    for pickled in sorted(folder.rglob("*_model*.bin")):  # pytorch_model.bin, adapter_model.bin, also in parts
+    for pickled in sorted(folder.rglob("*_model*.bin")):  # pytorch_model.bin, adapter_model.bin, even in parts
         safe = "adapter_model" if pickled.name.startswith("adapter") else "model"
         _check_pickle(pickled, f"{safe}.safetensors", f"{safe}.safetensors.index.json")  # whole, or in parts
 
@@ -255,7 +255,7 @@ def _check_network(folder: Path) -> None:
 
 
 def _object(path: Path) -> dict[str, Any]:
-    """Return the JSON object in a file of another library's; nothing if there is no file."""
+    """Return the JSON object in a file of another library; empty if the file does not exist."""
     content = documents.load(path) if path.is_file() else {}
     _OBJECT(content, str(path))
     return dict(content)
@@ -277,18 +277,25 @@ def _check_transformer(folder: Path, file: str, config: dict[str, Any]) -> None:
     _check_implementations(folder, file, config)
 
 
-def _check_implementations(folder: Path, file: str, value: Any) -> None:
-    """Refuse implementations that may be compiled code, fetched from the hub, wherever in a document they stand."""
-    entries: Any = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for name, inner in entries:
-        chosen = inner.values() if isinstance(inner, dict) else [inner]
+def _check_implementations(folder: Path, file: str, document: Any) -> None:
+    """Refuse implementations that may be compiled code, fetched from the hub, anywhere in a document."""
+    for name, value in _entries(document):
+        chosen = value.values() if isinstance(value, dict) else [value]
         if name in _IMPLEMENTATIONS and any(each not in _OWN_IMPLEMENTATIONS for each in chosen):
-            raise _needs_code(folder, f"{file} sets {name} to {short_repr(inner)}")
-        _check_implementations(folder, file, inner)
+            raise _needs_code(folder, f"{file} sets {name} to {short_repr(value)}")
+
+
+def _entries(document: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield every key of a JSON document with its value, at any depth."""
+    here: Any = document.items() if isinstance(document, dict) else ()
+    inside: Any = document.values() if isinstance(document, dict) else document if isinstance(document, list) else ()
+    yield from here
+    for value in inside:
+        yield from _entries(value)
 
 
 def check_types(folder: Path) -> None:
-    """Refuse a folder whose network, or a part of it, is no text encoder of transformers.
+    """Refuse a folder whose network, or a part of it, is not a text encoder of transformers.
 
     Models for images and sound may be put together from others, which transformers asks the hub for. To know the types
     takes an import of transformers, so this is for folders that it will load. `trust_remote_code=True` allows others.
@@ -310,18 +317,9 @@ def _check_type(path: Path) -> None:
     if kind not in _text_types() or AutoConfig in parts:  # AutoConfig stands for a part of any type
         raise _no_text_encoder(path, f"the model type {kind!r}")
     known = _text_types() | {getattr(part, "model_type", "") for part in parts}
-    for inner in _inner_types(config):
-        if inner not in known:
+    for name, inner in _entries(config):
+        if name == "model_type" and isinstance(inner, str) and inner not in known:
             raise _no_text_encoder(path, f"a part of the model type {inner!r}")
-
-
-def _inner_types(value: Any) -> Iterator[str]:
-    """Yield every model type that a configuration names, at any depth."""
-    entries: Any = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for name, inner in entries:
-        if name == "model_type" and isinstance(inner, str):
-            yield inner
-        yield from _inner_types(inner)
 
 
 @cache
@@ -343,7 +341,7 @@ def _no_text_encoder(path: Path, what: str) -> Sen2ProError:
     import transformers
 
     return Sen2ProError(
-        f"the model in {path.parent} cannot be loaded: {path.name} names {what}, which is no text encoder of "
+        f"the model in {path.parent} cannot be loaded: {path.name} names {what}, which is not a text encoder of "
         f"transformers {transformers.__version__}. If you trust its source, pass trust_remote_code=True"
     )
 
@@ -386,8 +384,8 @@ def _needs_code(folder: Path, why: str) -> Sen2ProError:
 def load_source(settings: Settings, folder: Path | None) -> tuple[Any, Any]:
     """Return the model and the tokenizer of a checked folder; without a folder, those that the settings hold.
 
-    A folder says by its modules.json whether sentence-transformers or transformers loads it. Nothing is downloaded for
-    a folder that is not trusted.
+    A folder with a modules.json is for sentence-transformers, any other for transformers. An untrusted folder may not
+    download anything.
     """
     if folder is None:
         return settings.model, settings.tokenizer

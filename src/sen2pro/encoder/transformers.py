@@ -37,13 +37,9 @@ class LibraryTokenizer(TextTokenizer):
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer = tokenizer
         self.padding, self.named = tokenizer.pad_token_id or 0, set(tokenizer.all_special_tokens)
+        added = tokenizer.added_tokens_decoder.values()
+        self.special = {*self.named, *(token.content for token in added if token.special)}
         self._lock = threading.Lock()  # a call sets how it cuts and pads, which no two threads may do at once
-
-    @property
-    def special(self) -> set[str]:
-        """All tokens that stand for no text."""
-        added = self._tokenizer.added_tokens_decoder.values()
-        return {*self.named, *(token.content for token in added if token.special)}
 
     def numbers(self) -> dict[str, int]:
         """Return the id of each token."""
@@ -119,6 +115,10 @@ class TransformersModel:
                 source.to(settings.device)
             except (RuntimeError, AssertionError) as error:  # torch asserts that it was compiled for the device
                 raise Sen2ProError(f"device {settings.device!r} cannot be used: {error}") from None
+        modes = next((m.pooling_mode for m in self.tail if hasattr(m, "pooling_mode")), "mean")
+        self.pooling_name = self.pooling or (modes if isinstance(modes, str) else "+".join(modes))
+        self.family = str(self.network.config.model_type)
+        self.parameters = sum(tensor.numel() for _, tensor in self._weights())
         self._lock = _LOCKS.setdefault(self.network, threading.RLock())
         self._inputs = set(inspect.signature(self.network.forward).parameters)
         self._versions_at_start = self._versions
@@ -130,6 +130,7 @@ class TransformersModel:
                 self.network = with_dropout_modules(self.network, self.rate)
                 about = self._probe(self.rate)
             self.sites, self.may_pad, self._first = about
+            self.packs = self._first is not None  # whether the sentences of a batch are one row, without padding
             self._compare_with_source()
 
     def _take_apart(self) -> None:
@@ -180,37 +181,14 @@ class TransformersModel:
         return self._hashed[1]
 
     @property
-    def packs(self) -> bool:
-        """Whether the sentences of a batch are one row, without padding."""
-        return self._first is not None
-
-    @property
     def device(self) -> torch.device:
         """Where the network is."""
         return torch.device(next(self.network.parameters()).device)
 
     @property
-    def family(self) -> str:
-        """What the network's configuration calls its architecture, `bert` for instance."""
-        return str(self.network.config.model_type)
-
-    @property
-    def parameters(self) -> int:
-        """The number of weights in use."""
-        return sum(tensor.numel() for _, tensor in self._weights())
-
-    @property
     def token_budget(self) -> int:
         """The number of tokens in a batch that fits the caches of a CPU's cores, or fills a GPU."""
         return min(512 * torch.get_num_threads(), 4096) if self.device.type == "cpu" else 16384
-
-    @property
-    def pooling_name(self) -> str:
-        """The pooling in use, by name."""
-        if self.pooling is not None:
-            return self.pooling
-        modes = next((m.pooling_mode for m in self.tail if hasattr(m, "pooling_mode")), "mean")
-        return modes if isinstance(modes, str) else "+".join(modes)
 
     @cached_property
     def dim(self) -> int:
@@ -244,7 +222,7 @@ class TransformersModel:
         self, tokens: Tokens, keys: Keys | None = None, layers: Sequence[int] = (), *, gradient: bool = False
     ) -> tuple[Tensor, list[Tensor]]:
         """Return the vectors and the averages of `run` as float32 tensors; with their `gradient` for training."""
-        packed = not gradient and self._first is not None
+        packed = not gradient and self.packs
         layout = Layout([len(ids) for ids in tokens.ids], self._first or 0) if packed else None
         dropout = keys and KeyedDropout(keys.seed, tokens.ids, keys.numbers, self.rate, layout)
         return self._forward(tokens.ids, dropout, layout, tokens.prompt_length, layers, gradient)

@@ -37,22 +37,18 @@ class BatchJob(Generic[Unit, Result]):
     own_worker: bool = field(default=False, compare=False)
 
 
+@dataclass(eq=False, slots=True)
 class PendingRequest(Generic[Unit, Result]):
     """The units of one request, the tokens of each, and the results so far."""
 
-    __slots__ = ("first_run", "future", "job", "missing", "next", "results", "submitted", "tokens", "units")
-
-    def __init__(
-        self,
-        job: BatchJob[Unit, Result],
-        units: Sequence[Unit],
-        tokens: Sequence[int],
-        future: asyncio.Future[list[Result]],
-    ) -> None:
-        self.job, self.units, self.tokens, self.future = job, units, tokens, future
-        self.results: list[Any] = [None] * len(units)  # a `Result` or a `RequestError` each, once they are known
-        self.missing, self.next = len(units), 0
-        self.submitted, self.first_run = time.perf_counter(), 0.0
+    job: BatchJob[Unit, Result]
+    units: Sequence[Unit]
+    tokens: Sequence[int]
+    future: asyncio.Future[list[Result]]
+    results: dict[int, Result | RequestError] = field(default_factory=dict)
+    next: int = 0
+    submitted: float = field(default_factory=time.perf_counter)
+    first_run: float = 0.0
 
 
 Pending = PendingRequest[Any, Any]
@@ -126,10 +122,10 @@ class Batcher:
 
     def __init__(self, budget: int, capacity: int, window: float, metrics: Metrics) -> None:
         self.budget, self.capacity, self.window, self.metrics = budget, capacity, window, metrics
+        self.waiting = self.tokens = 0  # units and their tokens in the queue
+        self.is_idle = True
         self._queue: deque[Pending] = deque()
         self._changed = threading.Condition()
-        self._units = self._tokens = 0  # in the queue
-        self._running: Batch = []
         self._closed = False
         self._requests_in_last_batch = 1
         self._tokens_per_second = 0.0
@@ -148,21 +144,6 @@ class Batcher:
             self._thread.join(seconds)
         return not self._thread.is_alive()
 
-    @property
-    def is_idle(self) -> bool:
-        """Whether the queue is empty and no batch is running."""
-        return not self._queue and not self._running
-
-    @property
-    def waiting(self) -> int:
-        """The number of units in the queue."""
-        return self._units
-
-    @property
-    def tokens(self) -> int:
-        """The number of tokens in the queue."""
-        return self._tokens
-
     def submit(
         self, job: BatchJob[Unit, Result], units: Sequence[Unit], tokens: Sequence[int]
     ) -> PendingRequest[Unit, Result]:
@@ -172,11 +153,11 @@ class Batcher:
         """
         request = PendingRequest(job, units, tokens, asyncio.get_running_loop().create_future())
         with self._changed:
-            if self._units and self._units + len(units) > self.capacity:
+            if self.waiting and self.waiting + len(units) > self.capacity:
                 raise RequestError("busy", "the queue is full; try again later", retry_after=self._retry_after())
             self._queue.append(request)
-            self._units += len(units)
-            self._tokens += sum(tokens)
+            self.waiting += len(units)
+            self.tokens += sum(tokens)
             self._changed.notify()
         return request
 
@@ -185,21 +166,21 @@ class Batcher:
         with self._changed:
             if request in self._queue:
                 self._queue.remove(request)
-                self._units -= len(request.units) - request.next
-                self._tokens -= sum(request.tokens[request.next :])
+                self.waiting -= len(request.units) - request.next
+                self.tokens -= sum(request.tokens[request.next :])
                 request.next = len(request.units)
         request.future.cancel()
 
     def _retry_after(self) -> int:
         """Return after how many seconds about half of the queue will be done."""
-        return max(1, min(60, round(self._tokens / 2 / self._tokens_per_second) if self._tokens_per_second else 1))
+        return max(1, min(60, round(self.tokens / 2 / self._tokens_per_second) if self._tokens_per_second else 1))
 
     def _work(self) -> None:
         last = 0  # tokens of the last batch, if others wait already
         while True:
             with self._changed:
                 if not self._queue:
-                    self._running, last = [], 0
+                    self.is_idle, last = True, 0
                     while not self._queue and not self._closed:
                         self._changed.wait()
                     if self._requests_in_last_batch > 1 and self.window:
@@ -209,19 +190,19 @@ class Batcher:
                         return
                     continue
                 # Clients that just got a response may ask again: two equal batches cost less than a large and a small.
-                half = max(self._tokens + last, self.budget) // 2 if last else self.budget
+                half = max(self.tokens + last, self.budget) // 2 if last else self.budget
                 batch, tokens = take(self._queue, min(half, self.budget))
                 last = tokens
-                self._running = batch
-                self._units -= len(batch)
-                self._tokens -= tokens
+                self.is_idle = False
+                self.waiting -= len(batch)
+                self.tokens -= tokens
             self._requests_in_last_batch = len({id(request) for request, _ in batch})
             self._run(batch, tokens)
 
     def _wait_for_more(self) -> None:
         """Wait a moment for requests that came together with others before."""
         until = time.perf_counter() + self.window
-        while self._tokens < self.budget and not self._closed and (left := until - time.perf_counter()) > 0:
+        while self.tokens < self.budget and not self._closed and (left := until - time.perf_counter()) > 0:
             self._changed.wait(left)
 
     def _run(self, batch: Batch, tokens: int) -> None:
@@ -240,8 +221,7 @@ class Batcher:
         finished = []
         for (request, number), result in zip(batch, results, strict=True):
             request.results[number] = result
-            request.missing -= 1
-            if not request.missing:
+            if len(request.results) == len(request.units):
                 finished.append(request)
         if finished:
             loop = finished[0].future.get_loop()
@@ -273,13 +253,14 @@ class Batcher:
 def _deliver(finished: list[Pending]) -> None:
     """Set the results of requests; runs in the event loop."""
     for request in finished:
+        results = [request.results[number] for number in range(len(request.units))]
+        error = next((each for each in results if isinstance(each, RequestError)), None)
         if request.future.done():
             continue
-        error = next((each for each in request.results if isinstance(each, RequestError)), None)
-        if error is not None:
-            request.future.set_exception(error)
+        if error is None:
+            request.future.set_result(results)
         else:
-            request.future.set_result(request.results)
+            request.future.set_exception(error)
 
 
 async def wait_for_results(

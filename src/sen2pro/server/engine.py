@@ -29,6 +29,7 @@ _CHARACTERS = 30  # of a long text, to be cut off
 _HITS = 25  # to be found and returned
 _ROWS = 2000  # of an index, to be compared with a query or with one value of a filter
 _SENT = 10_000  # characters of a filter, to be sent to a database
+_TOKEN = "id", "text", "special", "start", "stop"  # the fields of a token in a response
 _WARM_UP = "A short one.", "A sentence of some more words, so that the network runs once.", "word " * 200
 
 
@@ -114,7 +115,7 @@ class Engine:
     def list_tokens(self, texts: Sequence[str], special: bool) -> list[tuple[int, bytes]]:
         """Return the number of tokens of each text and all of them as JSON; long texts are not cut."""
         every = [self.model.encoder.tokenizer.pieces(text, special=special) for text in texts]
-        return [(len(pieces), to_json([piece.to_json() for piece in pieces])) for pieces in every]
+        return [(len(pieces), to_json([dict(zip(_TOKEN, piece, strict=True)) for piece in pieces])) for pieces in every]
 
     # Jobs. The worker runs them.
 

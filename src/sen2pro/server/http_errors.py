@@ -7,17 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from http import HTTPStatus
 
 import orjson
 from fastapi.responses import Response
 from pydantic import BaseModel
 
-_JSON_OPTIONS = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS
-
 
 def to_json(content: object) -> bytes:
     """Return JSON. Numpy arrays become lists; a float32 gets only as many digits as it needs."""
-    return orjson.dumps(content, option=_JSON_OPTIONS)
+    return orjson.dumps(content, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS)
 
 
 def json_response(content: object, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
@@ -89,21 +88,7 @@ def error_response(error: RequestError, path: str) -> Response:
     return json_response({"error": error.message, "error_type": codes.tei_type}, codes.tei_status, headers)
 
 
-_EXAMPLES = {
-    "invalid": "'input' is missing",
-    "key": "give a valid API key: Authorization: Bearer ...",
-    "large": "a request may have 2048 texts, not 3000",
-    "busy": "the queue is full; try again later",
-    "stopping": "the server is stopping; try again later",
-    "late": "the time limit is over; send fewer texts, or try again later",
-}
-
-
 def error_docs(path: str, body: type[BaseModel]) -> dict[int | str, dict[str, object]]:
     """Return the error responses of the routes below a path, for the OpenAPI document."""
-    docs: dict[int | str, dict[str, object]] = {"default": {"description": "Another error.", "model": body}}
-    for kind, message in _EXAMPLES.items():
-        response = error_response(RequestError(kind, message), path)
-        content = {"application/json": {"example": orjson.loads(response.body)}}
-        docs[response.status_code] = {"description": message, "model": body, "content": content}
-    return docs
+    codes = {each.status if path.startswith("/v1") else each.tei_status for each in _KINDS.values()}
+    return {status: {"description": HTTPStatus(status).phrase, "model": body} for status in sorted(codes)}

@@ -31,39 +31,46 @@ _COMMON_WORDS = (
 _COMMON = frozenset(_COMMON_WORDS.split())
 
 
-@dataclass(frozen=True, eq=False)
-class TextMap:
-    """Texts in the plane.
+@dataclass(frozen=True)
+class MapPoint:
+    """A text in the plane, at (x, y).
 
-    Attributes
-    ----------
-    points
-        Where the texts lie (n, 2).
-    ellipses
-        The long half axis, the short half axis and the angle (degrees) of each ellipse (n, 3).
-    groups
-        The number of each text's group (n,), from 0 in the order of the texts.
-    names
-        The name of each group.
-    nearest, cosines
-        The nearest other text (n,) and the cosine to it (n,), in all dimensions.
+    `rx` and `ry` are the long and the short half axis of its ellipse, which covers two standard deviations; `angle` is
+    that of the long one, in degrees counter-clockwise from the x axis. `total` is the sum of its variances in all
+    dimensions. `score` is how specific it is, 0 to 100; null without a specificity head. `nearest` is the index of the
+    nearest other text in all dimensions, and `cosine` the cosine to it. `group` is the index of its group.
     """
 
-    points: Array64
-    ellipses: Array64
-    groups: Labels
-    names: tuple[str, ...]
-    nearest: Labels
-    cosines: Array64
+    index: int
+    x: float
+    y: float
+    rx: float
+    ry: float
+    angle: float
+    total: float
+    score: float | None
+    group: int
+    nearest: int
+    cosine: float
 
 
-def make_map(texts: Sequence[str], gaussian: Gaussian) -> TextMap:
-    """Map texts by their Gaussians (n, k).
+@dataclass(frozen=True)
+class MapGroup:
+    """A group of texts, named by its most typical words."""
+
+    name: str
+    size: int
+
+
+def make_map(
+    texts: Sequence[str], gaussian: Gaussian, scores: Sequence[float | None]
+) -> tuple[list[MapPoint], list[MapGroup]]:
+    """Return the points and the groups of texts with these Gaussians (n, k) and scores of specificity.
 
     >>> gaussian = Gaussian([[0.0, 1], [0.2, 0.9], [1, 0]], [[0.1, 0.2]] * 3)
-    >>> found = make_map(["It rains.", "It is raining.", "I like tea."], gaussian)
-    >>> found.nearest.tolist(), found.points.shape
-    ([1, 0, 1], (3, 2))
+    >>> points, groups = make_map(["It rains.", "It is raining.", "I like tea."], gaussian, [None] * 3)
+    >>> [point.nearest for point in points], groups
+    ([1, 0, 1], [MapGroup(name='rains, raining', size=3)])
     """
     mean = gaussian.mean.astype(np.float64)
     directions = mean / np.maximum(np.linalg.norm(mean, axis=1, keepdims=True), 1e-30)
@@ -72,10 +79,14 @@ def make_map(texts: Sequence[str], gaussian: Gaussian) -> TextMap:
     groups = find_groups(directions, cosines)
     np.fill_diagonal(cosines, -np.inf)
     nearest = cosines.argmax(axis=1)
-    return TextMap(
-        points, ellipses(covariances), groups, name_groups(texts, groups), nearest,
+    columns = (
+        *points.T, *ellipses(covariances).T, gaussian.total_variance, np.array(scores, object), groups, nearest,
         cosines[np.arange(len(texts)), nearest],
     )  # fmt: skip
+    rows = zip(range(len(texts)), *(column.tolist() for column in columns), strict=True)
+    names = name_groups(texts, groups)
+    sizes = np.bincount(groups, minlength=len(names)).tolist()
+    return [MapPoint(*row) for row in rows], [MapGroup(*each) for each in zip(names, sizes, strict=True)]
 
 
 def project(gaussian: Gaussian) -> tuple[Array64, Array64]:

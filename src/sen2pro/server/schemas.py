@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 from sen2pro.calibration.comparison import Comparison
 from sen2pro.search.documents import Value
 from sen2pro.search.results import Hit, Result
+from sen2pro.server.mapping import MapGroup, MapPoint
 from sen2pro.settings import DATA, Settings
 from sen2pro.signature import Signature
 from sen2pro.specificity.measure import Specificity
@@ -179,7 +180,7 @@ class TokenizeRequest(Lenient, json_schema_extra=_example(inputs=_MAN)):
     prompt_name: str | None = None
 
 
-class Token(BaseModel):
+class TextToken(BaseModel):
     """A token: `start` and `stop` count letters of the text."""
 
     id: int
@@ -342,29 +343,6 @@ class MapRequest(Strict, json_schema_extra=_example(input=[_MAN, _GUITAR, "The m
 
     input: Strings
     model: str | None = None
-
-
-class MapPoint(BaseModel):
-    """One text in the plane. Its ellipse covers two standard deviations."""
-
-    index: int
-    x: float
-    y: float
-    rx: float = Field(description="Half of the ellipse's long axis.")
-    ry: float = Field(description="Half of the ellipse's short axis.")
-    angle: float = Field(description="Degrees from the x axis to the long axis, counter-clockwise.")
-    total: float = Field(description="The sum of the variances in all dimensions.")
-    score: float | None = Field(description="How specific the text is, 0 to 100; null without a specificity head.")
-    group: int
-    nearest: int = Field(description="The index of the nearest other text, in all dimensions.")
-    cosine: float = Field(description="The cosine to it.")
-
-
-class MapGroup(BaseModel):
-    """A group of texts, named by its most typical words."""
-
-    name: str
-    size: int
 
 
 class Map(Answer[MapPoint]):

@@ -60,9 +60,9 @@ def shares(model: Sen2Pro, sentences: list[str], times: dict[str, list[float]]) 
     Edited copies that are equal run once, so that 15 + 15 is a little less than 30 passes.
     """
     encoder, words = model.encoder, model.sampler.words()
-    plain = sum(map(len, encoder.tokens(sentences)))
+    plain = sum(map(len, encoder.tokenize(sentences).ids))
     copies = [edit(text, words, model.sampler.seed, i) for text in sentences for i in range(SAMPLES)]
-    passes = SAMPLES + sum(map(len, set(map(tuple, encoder.tokens(copies))))) / plain
+    passes = SAMPLES + sum(map(len, set(map(tuple, encoder.tokenize(copies).ids)))) / plain
     products = statistics.median(times[PRODUCTS])
     counts = {name: passes if name.startswith(EXACT) else 1 for name in times if name != PRODUCTS}
     found = {name: count * products / statistics.median(times[name]) for name, count in counts.items()}
@@ -109,7 +109,7 @@ def contest(options: argparse.Namespace) -> dict[str, Any]:
     # Another object: one whose libraries are loaded looks at each pass whether a weight has changed.
     source = Sen2Pro(options.model).encoder.source
     few, libraries = Sen2Pro(options.model, samples=4), Sen2Pro(source, samples=SAMPLES)
-    tokens = sum(map(len, exact.encoder.tokens(sentences)))
+    tokens = sum(map(len, exact.encoder.tokenize(sentences).ids))
     contestants: dict[str, Callable[[], object]] = {
         "a: SentenceTransformer.encode": lambda: source.encode(sentences),
         PRODUCTS: matrix_products(libraries, tokens),

@@ -106,7 +106,7 @@ def label_free(lab: Lab, texts: list[str]) -> dict[str, Array64]:
         ours = model.specificity(texts, samples=12).value
     parts, raw = lab.parts(texts), lab.store.vectors(lab.encoder(normalize=False), texts)
     unit = lab.vectors(texts)
-    ids = [np.log1p(np.sort(tokens)) for tokens in model.encoder.tokens(texts)]  # rare pieces have high numbers
+    ids = [np.log1p(np.sort(tokens)) for tokens in model.encoder.tokenize(texts).ids]  # rare pieces have high numbers
     rivals: dict[str, Callable[[], Any]] = {
         OURS: lambda: ours,
         **{f"minus {name} variance": partial(_minus_log, part.total_variance) for name, part in parts.items()},

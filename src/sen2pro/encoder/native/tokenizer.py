@@ -59,13 +59,9 @@ class FastTokenizer(TextTokenizer):
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
         self.named, self.padding, self.max_length = named, padding, max_length
-        self._cutting: dict[int, tokenizers.Tokenizer] = {}  # by what they cut to; never changed, so threads may share
-
-    @property
-    def special(self) -> set[str]:
-        """All tokens that stand for no text."""
         added = self._tokenizer.get_added_tokens_decoder().values()
-        return {*self.named, *(token.content for token in added if token.special)}
+        self.special = {*named, *(token.content for token in added if token.special)}
+        self._cutting: dict[int, tokenizers.Tokenizer] = {}  # by what they cut to; never changed, so threads may share
 
     def numbers(self) -> dict[str, int]:
         """Return the id of each token."""

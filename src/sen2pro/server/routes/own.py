@@ -144,20 +144,12 @@ async def draw_map(body: schemas.MapRequest, request: ApiRequest) -> Response:
         raise RequestError("invalid", "a map takes at least 2 texts", "input")
     tokens = await request.tokenize(request.as_list(body.input, "input", _MOST_MAPPED), prompt)
     rows = await request.run_texts(engine.distributions(prompt), tokens, engine.passes)
-    scores: list[float] | list[None] = [None] * len(tokens)
+    scores: list[float | None] = [None] * len(tokens)
     if engine.specifies:
         scores = [row["score"] for row in await request.run_texts(engine.specificity(), tokens)]
-    found = await request.run_in_thread(lambda: make_map(tokens.texts, engine.gaussian(rows, prompt)), "fits")
-    data = [
-        {
-            "index": i, "x": found.points[i, 0], "y": found.points[i, 1], "rx": found.ellipses[i, 0],
-            "ry": found.ellipses[i, 1], "angle": found.ellipses[i, 2], "total": rows[i].total, "score": scores[i],
-            "group": found.groups[i], "nearest": found.nearest[i], "cosine": found.cosines[i],
-        }
-        for i in range(len(tokens))
-    ]  # fmt: skip
-    groups = [{"name": name, "size": int((found.groups == i).sum())} for i, name in enumerate(found.names)]
-    return request.answer(data, groups=groups)
+    draw = partial(make_map, tokens.texts, engine.gaussian(rows, prompt), scores)
+    points, groups = await request.run_in_thread(draw, "fits")
+    return request.answer(points, groups=groups)
 
 
 @router.post("/v1/search", responses={200: {"model": schemas.Answer[schemas.FoundTexts]}})

@@ -47,7 +47,7 @@ async def similarity(body: schemas.SimilarityRequest, request: ApiRequest) -> Re
     return json_response((rows[1:] @ rows[0]).tolist())
 
 
-@router.post("/tokenize", responses={200: {"model": list[list[schemas.Token]]}})
+@router.post("/tokenize", responses={200: {"model": list[list[schemas.TextToken]]}})
 async def tokenize(body: schemas.TokenizeRequest, request: ApiRequest) -> Response:
     """Return the tokens of texts."""
     prompt = request.engine.prompt(body.prompt_name) if body.prompt_name else ""

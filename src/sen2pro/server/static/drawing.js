@@ -6,7 +6,7 @@ const SIGNS = [ // paths around (0, 0), one for each group, so that colour is no
   'M-5 0a5 5 0 1 0 10 0a5 5 0 1 0-10 0Z', 'M-4.5-4.5h9v9h-9Z', 'M0-6.2 6.2 0 0 6.2-6.2 0Z', 'M0-6 5.6 4.2h-11.2Z',
   'M-2-5.5h4v3.5h3.5v4h-3.5v3.5h-4v-3.5h-3.5v-4h3.5Z', 'M0 6-5.6-4.2h11.2Z', 'M-5.5 0-2.8-4.8h5.6l2.7 4.8-2.7 4.8h-5.6Z', 'M-6-3h12v6h-12Z'];
 const DIRECTIONS = {ArrowRight: [1, 0], ArrowLeft: [-1, 0], ArrowDown: [0, 1], ArrowUp: [0, -1]};
-const SNIPPET = 27; // characters of a sentence beside its dot
+const SNIPPETS = [42, 27]; // characters of a sentence beside its dot, where there is room
 const ink = document.createElement('canvas').getContext('2d');
 const FEW = 40; // dots whose labels are words; up to twice as many have numbers, more have none until one zooms in
 
@@ -136,8 +136,8 @@ export class Drawing {
     for (const dot of seen.length <= 2 * FEW ? seen : []) {
       const [x, y] = this.#place(dot);
       const places = [[x + 9, y + 4, 0], [x - 9, y + 4, 1], [x, y - 11, 0.5], [x, y + 19, 0.5], [x + 7, y - 7, 0], [x - 7, y - 7, 1], [x + 7, y + 14, 0], [x - 7, y + 14, 1]];
-      const words = dot.text.length > SNIPPET ? `${dot.text.slice(0, SNIPPET).replace(/\s+\S*$/, '')} …` : dot.text;
-      if (!(hasWords && put(words, places, '11.5px', 12, 'words'))) put(String(dot.number), places, '11.5px', 11, 'words');
+      const texts = hasWords ? SNIPPETS.map((most) => (dot.text.length > most ? `${dot.text.slice(0, most).replace(/\s+\S*$/, '')} …` : dot.text)) : [];
+      [...texts, String(dot.number)].some((text) => put(text, places, '11.5px', 12, 'words'));
     }
     return labels;
   }

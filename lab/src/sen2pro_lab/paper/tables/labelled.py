@@ -136,7 +136,7 @@ class Task:
         train, encoder = self.drawn(shots, seed), self.model.encoder
         if len(train.texts) * (COPIES + 1) > _MOST_COPIES:
             raise TooMany(f"{SEN2VEC} would take the passes of {len(train.texts) * (COPIES + 1):,} texts")
-        copies = augmented([encoder.seen(text) for text in train.texts], self.model.vocabulary, seed)
+        copies = augmented(list(encoder.tokenize(train.texts).seen), self.model.vocabulary, seed)
         with truncating():
             vectors = self.lab.store.vectors(self.model, copies)
         return self._logistic(vectors, np.repeat(train.labels, len(copies) // len(train.texts)), seed)
@@ -230,7 +230,4 @@ def _train_and_validation(name: str) -> tuple[Labelled, Labelled]:
 def cut(model: Sen2Pro, texts: Sequence[str]) -> int:
     """Return how many texts are longer than the model takes."""
     long = [text for text in texts if len(text) >= model.encoder.max_length]  # a token has at least one letter
-    with warnings.catch_warnings(record=True) as said:
-        warnings.simplefilter("always", TruncationWarning)
-        model.encoder.tokens(long, warn=True)
-    return sum(one.message.count for one in said if isinstance(one.message, TruncationWarning))
+    return sum(model.encoder.tokenize(long).is_cut)
