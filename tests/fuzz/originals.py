@@ -20,12 +20,11 @@ from sen2pro.calibration import MatchConfidence
 from sen2pro.calibration.hits import SearchConfidence
 from sen2pro.classification import Sen2ProClassifier
 from sen2pro.classification.checkpoints import Checkpoint
-from sen2pro.estimation.analytic import Correction
-from sen2pro.estimation.head import _BASIS, Coverage, Head, Linear
-from sen2pro.estimation.shrinkage import Strength
-from sen2pro.estimation.specificity import SpecificityHead
+from sen2pro.encoder.backend import States
+from sen2pro.estimation.head import Head, HeadConfig, HeadSpace, Teacher
+from sen2pro.estimation.linear import BASIS, hash_of
+from sen2pro.estimation.specificity import Corpus, Space, SpecificityConfig, SpecificityHead
 from sen2pro.io.gaussians import GaussianWriter, Stored
-from sen2pro.sampling.states import States
 
 K = 4  # dimensions of what is made by hand
 
@@ -126,7 +125,7 @@ def states(rows: int = 3) -> States:
     draw = np.random.default_rng(1)
     vectors, layer = (draw.normal(size=(rows, K)).astype(np.float32) for _ in range(2))
     counts = np.arange(3, 3 + rows)
-    return States(vectors, {1: layer}, counts, counts, np.ones((rows, K), np.float32))
+    return States(vectors, {1: layer}, counts, counts)
 
 
 @cache
@@ -137,27 +136,32 @@ def head() -> tuple[dict[str, bytes], Head]:
     def numbers(*shape: int) -> Any:
         return draw.uniform(0.1, 0.5, shape).astype(np.float32)
 
-    def linear(transform: str, layers: tuple[int, ...] | None = (1,)) -> Linear:
-        rank = 2 if layers else 0
-        return Linear(layers, numbers(_BASIS, K) / 100, numbers(2 * K, rank) / 100, numbers(rank, K) / 100, transform)
+    def linear(name: str, rank: int = 2) -> dict[str, Any]:
+        parts = {"terms": numbers(BASIS, K), "states": numbers(2 * K, rank), "directions": numbers(rank, K)}
+        return {f"{name}.{part}": array / 100 for part, array in parts.items()}
 
-    sources, width = ("model", "data"), 2 * K + 3
-    made = Head(
-        space=dict.fromkeys(("model", "hash", "pooling", "geometry", "whitening", "dropout", "edits"), "x"),
-        corpus={"hash": "x", "size": 200},
-        teacher={"samples": "6", "seed": 0, "version": "0"},
-        quality={source: {"variance per dimension": 0.5, "total variance": float("nan")} for source in sources},
-        shifts={source: linear("", None) for source in sources},
-        variances={"model": linear("log"), "data": linear("root")},
-        errors={source: numbers(K) for source in sources},
-        live={source: np.array([True] * (K - 1) + [False]) for source in sources},
-        strengths={source: Strength(14.0, 0.5, 1.0, 0.1, 0.2) for source in sources},
-        coverage=Coverage(
-            (1,), numbers(width), numbers(width), numbers(width, 2).astype(np.float16), numbers(2), 0.5, numbers(3),
-            numbers(3) + 3, np.sort(numbers(20)),
-        ),
-        correction=Correction(linear("log").in_half(), {"total variance": 0.5}),
+    width = 2 * K + 3
+    shapes = {"centre": (width,), "scale": (width,), "axes": (width, 2), "spread": (2,), "low": (3,)}
+    coverage = {f"coverage.{name}": numbers(*shape) for name, shape in shapes.items()}
+    coverage["coverage.axes"] = coverage["coverage.axes"].astype(np.float16)
+    coverage |= {"coverage.high": numbers(3) + 3, "coverage.distances": np.sort(numbers(20))}
+    live = np.array([True] * (K - 1) + [False])
+    arrays = {"model.live": live, "data.live": live, **coverage, **linear("model.shift", 0), **linear("data.shift", 0)}
+    arrays |= {**linear("model.variance"), **linear("data.variance")}
+    config = HeadConfig(
+        space=HeadSpace(**dict.fromkeys(HeadSpace.__struct_fields__, "x")),
+        corpus=Corpus(hash="x", size=200),
+        teacher=Teacher(samples="6", seed=0),
+        quality={s: {"variance per dimension": 0.5, "total variance": float("nan")} for s in ("model", "data")},
+        rest=0.5,
+        layers={
+            "coverage": (1,), "model.shift": None, "data.shift": None, "model.variance": (1,), "data.variance": (1,)
+        },
+        transforms={"model.shift": "", "data.shift": "", "model.variance": "log", "data.variance": "root"},
+        worth={"model": 20.0, "data": 30.0},
+        hash=hash_of(arrays),
     )  # fmt: skip
+    made = Head(config, arrays)
     made.save(place() / "head")
     return contents(place() / "head"), made
 
@@ -180,23 +184,17 @@ def specificity() -> tuple[dict[str, bytes], SpecificityHead]:
     def rising(count: int) -> Any:
         return np.sort(draw.normal(size=count)).astype(np.float32)
 
-    made = SpecificityHead(
-        space=dict.fromkeys(("model", "hash", "pooling", "whitening"), "x"),
-        corpus={"hash": "x", "size": 200},
-        layers=(1,),
-        transform="root",
-        r2=0.5,
-        terms=draw.normal(size=(_BASIS, 2)).astype(np.float32),
-        states=draw.normal(size=(2 * K, 2)).astype(np.float32),
-        directions=draw.normal(size=(2, 2)).astype(np.float32),
-        low=np.zeros(3, np.float32),
-        high=np.full(3, 5, np.float32),
-        quantiles=rising(101),
-        knots=np.log([1, 3, 9]).astype(np.float32),
-        centre=rising(3),
-        spread=np.ones(3, np.float32),
-        residuals=rising(101),
+    arrays = {
+        "terms": draw.normal(size=(BASIS, 2)), "states": draw.normal(size=(2 * K, 2)),
+        "directions": draw.normal(size=(2, 2)), "low": np.zeros(3), "high": np.full(3, 5), "quantiles": rising(101),
+        "knots": np.log([1, 3, 9]), "centre": rising(3), "spread": np.ones(3), "residuals": rising(101),
+    }  # fmt: skip
+    singles = {name: array.astype(np.float32) for name, array in arrays.items()}
+    space = Space(model="x", hash="x", pooling="x", whitening="x")
+    config = SpecificityConfig(
+        space=space, corpus=Corpus(hash="x", size=200), layers=(1,), transform="root", r2=0.5, hash=hash_of(singles)
     )
+    made = SpecificityHead(config, **singles)
     made.save(place() / "specificity")
     return contents(place() / "specificity"), made
 

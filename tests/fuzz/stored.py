@@ -23,11 +23,10 @@ from sen2pro.classification import Sen2ProClassifier
 from sen2pro.classification import saving as classifier_files
 from sen2pro.encoder.find import check_folder
 from sen2pro.errors import has_surrogates
-from sen2pro.estimation import analytic
 from sen2pro.estimation.head import CONFIG, TENSORS, Head
 from sen2pro.io import documents
 from sen2pro.io.gaussians import Stored, read
-from sen2pro.model import _saved_settings
+from sen2pro.settings import SavedModel
 from sen2pro.signature import Signature
 
 ODD_NUMBERS = (0.0, -0.0, 1.0, -1.0, 1e-45, 1e38, -1e38, float("nan"), float("inf"), float("-inf"))
@@ -230,10 +229,10 @@ class Heads(Family):
     def make(self, rng: Random) -> Case:
         """Return one of its files."""
         files = originals.head()[0]
-        file = rng.choice((CONFIG, TENSORS, analytic.CONFIG, analytic.TENSORS))
+        file = rng.choice((CONFIG, TENSORS))
         if rng.random() < 0.6:
             return Case(spoiled(files[file], rng), {"file": file, "forged": False})
-        if file in (TENSORS, analytic.TENSORS):
+        if file == TENSORS:
             return Case(rng.choice((forged_tensors, other_tensors))(files[file], rng), {"file": file, "forged": True})
         config = json.loads(files[file])
         del config["digest"]
@@ -254,18 +253,12 @@ class Heads(Family):
             # Layers that a network does not have are refused when head and model meet.
             sources = head.sources if set(head.layers) <= set(states.layers) else ()
             found = [Gaussian(*head.predict(states, source)) for source in sources]
-            if sources and head.correction:
-                spread = states.spread.astype(np.float64)
-                found.append(Gaussian(states.vectors, head.correct(states, spread)))
             coverage = head.coverage(states) if head.coverage.layers == (1,) else None
         return found, coverage, str(head), head.flaw
 
 
 def _state(head: Head) -> dict[str, Any]:
-    about = {name: getattr(head, name) for name in ("space", "corpus", "teacher", "quality", "layers", "strengths")}
-    maps = {name: (linear.layers, linear.transform) for name, linear in head._maps().items()}
-    correction = head.correction and (head.correction.hash, head.correction.quality)
-    return {**about, "maps": maps, "rest": head.coverage.rest, "numbers": head._tensors(), "correction": correction}
+    return {"config": head.config, "numbers": dict(head.arrays)}
 
 
 class Classifiers(Family):
@@ -368,9 +361,9 @@ class Settings(Family):
     def run(self, case: Case, folder: Path) -> None:
         """Read them."""
         (folder / "sen2pro.json").write_bytes(case.data)
-        found = _saved_settings(folder)
+        found = SavedModel.find(folder)
         if not case.options["forged"]:
-            check_same(found, _saved_settings(originals.model_folder()), [])
+            check_same(found, SavedModel.find(originals.model_folder()), [])
 
 
 class Trust(Family):

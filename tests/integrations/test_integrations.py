@@ -234,7 +234,6 @@ class TestMTEB:
         [
             ({"method": "one-pass"}, "sen2pro/all-MiniLM-L6-v2-one-pass"),
             ({"samples": (4, 6)}, "sen2pro/all-MiniLM-L6-v2-4+6"),
-            ({"method": "shrinkage", "samples": 4}, "sen2pro/all-MiniLM-L6-v2-shrinkage-4+4"),
         ],
     )
     def test_the_name_says_model_method_and_samples(self, mteb, settings, name):

@@ -6,7 +6,7 @@ from sen2pro import importer
 
 if TYPE_CHECKING:
     from sen2pro.calibration.base import NothingPromised
-    from sen2pro.calibration.comparison import Comparison, compare
+    from sen2pro.calibration.comparison import Comparison
     from sen2pro.calibration.features import Encoded, encode
     from sen2pro.calibration.guarantee import Promise, Rule, promise
     from sen2pro.calibration.hits import SearchConfidence
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 _HOME = {
     "Comparison": "comparison", "Encoded": "features", "MatchConfidence": "pairs",
     "Matches": "matches", "NothingPromised": "base", "Promise": "guarantee", "Rule": "guarantee",
-    "SearchConfidence": "hits", "compare": "comparison", "encode": "features", "promise": "guarantee",
+    "SearchConfidence": "hits", "encode": "features", "promise": "guarantee",
 }  # fmt: skip
 
 __all__ = [
     "Comparison", "Encoded", "MatchConfidence", "Matches", "NothingPromised", "Promise", "Rule",
-    "SearchConfidence", "compare", "encode", "promise",
+    "SearchConfidence", "encode", "promise",
 ]  # fmt: skip
 
 __getattr__, __dir__ = importer(__name__, _HOME)

@@ -13,7 +13,7 @@ from sen2pro.errors import Sen2ProError
 from sen2pro.gaussian import Gaussian
 from sen2pro.model import Sen2Pro
 from sen2pro.signature import Signature
-from sen2pro.validation import Array, Array64, check_sentences
+from sen2pro.validation import Array, Array64
 
 PLAIN = ("cosine", "length", "length difference")  # what can be had without a distribution
 _FLOOR = 1e-12  # of a variance, before its logarithm
@@ -54,10 +54,8 @@ def encode(model: Sen2Pro, sentences: Sequence[str]) -> Encoded:
     """
     if not isinstance(model, Sen2Pro):
         raise Sen2ProError(f"model must be a Sen2Pro, not {type(model).__name__}")
-    texts = check_sentences(sentences)
-    words = np.array([len(text.split()) for text in texts], np.float64)
-    vectors, parts = model.encode_with_plain(texts)
-    return Encoded(vectors, parts, model.join(parts), words)
+    found = model.estimate(sentences)
+    return Encoded(found.plain, found.parts, found.gaussian, found.words.astype(np.float64))
 
 
 def names(sources: Sequence[str]) -> tuple[str, ...]:

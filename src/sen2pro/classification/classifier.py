@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sen2pro import __version__
+from sen2pro.classification import saved as files
 from sen2pro.classification.finetune import FineTuning, Part, fine_tuned
 from sen2pro.classification.heads import (
     C_VALUES,
@@ -36,64 +37,20 @@ from sen2pro.classification.labels import (
     check_validation,
     to_numbers,
 )
-from sen2pro.encoder.find import OWN_NAMES
 from sen2pro.errors import HeadMissing, Sen2ProError, one_of, short_repr
-from sen2pro.estimation.whitening import find_whitening
 from sen2pro.gaussian import Gaussian
 from sen2pro.io import bundle
 from sen2pro.io.atomic import check_path, new_folder
-from sen2pro.io.bundle import Count, Expected, Positive
-from sen2pro.io.rows import file_digest
 from sen2pro.model import Sen2Pro
 from sen2pro.progress import Show
-from sen2pro.settings import DEFAULT_MODEL, METHODS, WITHOUT_SAMPLES, FileSettings, Settings, check_method
+from sen2pro.settings import DEFAULT_MODEL, METHODS, WITHOUT_SAMPLES, Settings, check_method
 from sen2pro.signature import Signature, check_comparable
 from sen2pro.validation import Array64, Labels, check_whole
 
 Answers = Sequence[Any] | NDArray[Any]
 Labelled = tuple[Sentences, Answers]
-FORMAT = 4
-NAME, ENCODER = "sen2pro_classifier", "encoder"
 _CHUNK = 2048  # sentences whose features are in memory at once when predicting
 _PARAMETERS = ("model", "method", "samples", "uncertainty", "features", "head", "C", "seed", "finetune")
-_NUMBERS = {name: Expected("F64", n) for name, n in
-            (("matrix", 2), ("bias", 1), ("mean_centre", 1), ("variance_centre", 1))}  # fmt: skip
-
-
-class Recipe(FileSettings, frozen=True, kw_only=True):
-    """The settings that make the same model again."""
-
-    model: str
-    whitening: bool | None
-
-
-class _FitSettings(bundle.Config, frozen=True):
-    """The settings of a fit, except the model."""
-
-    method: str
-    samples: int | tuple[int, int] | None
-    uncertainty: str
-    features: str
-    head: str
-    C: float | None
-    seed: int
-    finetune: bool | FineTuning
-
-
-class _Saved(bundle.Config, frozen=True):
-    """The JSON file of a classifier. `encoder` has the digests of its files, if it was fine-tuned."""
-
-    format: Count
-    version: str
-    model: str | Recipe | None
-    settings: _FitSettings
-    classes: list[str | int | bool]
-    choice: Choice
-    features: str
-    mean_scale: Positive
-    variance_scale: Positive
-    signature: Signature | None
-    encoder: dict[str, str] | None
 
 
 class Sen2ProClassifier:
@@ -299,26 +256,27 @@ class Sen2ProClassifier:
         settings, scaling, tuned = dict(self.settings_), self.scaling_, None
         model = settings.pop("model")
         if isinstance(model, Sen2Pro):  # a fine-tuned encoder is saved, and its origin is not needed
-            model = None if settings["finetune"] else _recipe(model)
+            model = None if settings["finetune"] else files.recipe(model)
         else:  # a folder must be found from anywhere
             is_folder = any((Path(model) / file).is_file() for file in ("config.json", "modules.json"))
             model = str(Path(model).resolve() if is_folder else model)
         learnt = {**vars(scaling), **vars(self.weights_)}
-        arrays = {name: np.ascontiguousarray(learnt[name]) for name in _NUMBERS}
+        arrays = {name: np.ascontiguousarray(learnt[name]) for name in files.NUMBERS}
         with new_folder(folder) as temporary:
             if settings["finetune"]:
-                self.encoder.save(temporary / ENCODER)
-                tuned = _digests(temporary / ENCODER)
+                self.encoder.save(temporary / files.ENCODER)
+                tuned = files.digests_of(temporary / files.ENCODER)
             if isinstance(settings["finetune"], FineTuning):
                 settings["finetune"] = asdict(settings["finetune"])
             content = {
-                "format": FORMAT, "version": __version__, "model": model, "settings": settings,
+                "format": files.FORMAT, "version": __version__, "model": model, "settings": settings,
                 "classes": self.classes_.tolist(), "choice": asdict(self.choice_), "features": scaling.features,
                 "mean_scale": scaling.mean_scale, "variance_scale": scaling.variance_scale,
                 "signature": self.signature_ and asdict(self.signature_), "encoder": tuned,
             }  # fmt: skip
             plain = json.loads(json.dumps(content, default=lambda number: number.item()))  # numbers of numpy
-            bundle.save(temporary, NAME, bundle.convert(plain, _Saved, str(folder)), arrays)
+            saved = bundle.convert(plain, files.SavedClassifier, str(folder))
+            bundle.save(temporary, files.NAME, saved, arrays)
 
     @classmethod
     def load(cls, folder: str | Path, *, model: str | Path | Sen2Pro | None = None) -> Sen2ProClassifier:
@@ -330,11 +288,12 @@ class Sen2ProClassifier:
         """
         path = check_path(folder)
         try:
-            saved, arrays = _read(path)
+            saved, arrays = files.read(path)
+            settings = {name: getattr(saved.settings, name) for name in _PARAMETERS[1:]}
+            cls(DEFAULT_MODEL, **settings)._choices()  # checks them
         except Sen2ProError as error:
             raise Sen2ProError(f"the classifier in {path} cannot be read: {error}; train it again") from None
-        settings = {name: getattr(saved.settings, name) for name in _PARAMETERS[1:]}
-        classifier = cls(_model(saved, path, model), **settings)
+        classifier = cls(files.model_of(saved, path, model), **settings)
         classifier.settings_ = classifier.get_params()
         classifier.classes_, classifier.choice_ = np.array(saved.classes), saved.choice
         classifier.weights_ = Weights(arrays["matrix"], arrays["bias"])
@@ -342,7 +301,7 @@ class Sen2ProClassifier:
             saved.features, arrays["mean_centre"], saved.mean_scale, arrays["variance_centre"], saved.variance_scale
         )
         classifier.n_features_in_, classifier.signature_ = len(arrays["mean_centre"]), saved.signature
-        classifier._encoder = Sen2Pro.load(path / ENCODER) if saved.encoder else None
+        classifier._encoder = Sen2Pro.load(path / files.ENCODER) if saved.encoder else None
         return classifier
 
     # The methods by which scikit-learn knows an estimator.
@@ -420,90 +379,3 @@ def _encoded(sentences: list[str] | Gaussian, encoder: Sen2Pro | None, show: Sho
         return sentences
     assert encoder is not None
     return encoder.encode(sentences, show_progress_bar=show)
-
-
-def _recipe(model: Sen2Pro) -> dict[str, Any]:
-    """Return the settings that make the same model again; refuse a model of which a part is only in memory."""
-    encoder, lost = model.encoder, ""
-    if encoder.folder is None:
-        lost = "its network is in memory, not in a folder or on the hub"
-    elif not encoder.is_as_loaded:
-        lost = "its weights have changed since they were loaded"
-    elif model.whitening and not _finds_whitening(model):
-        lost = "its whitening is not in its folder"
-    elif model.method != "sampling" and str(model.find_head()) != str(model.head):
-        lost = "its head is neither in its folder nor one that comes with the package"
-    if encoder.folder is None or lost:
-        raise Sen2ProError(
-            f"this model cannot be found again: {lost}. Save it, model.save(folder), and give the classifier "
-            "Sen2Pro.load(folder) as its model"
-        )
-    own_folder = encoder.folder.resolve().name == encoder.name or (encoder.folder / "sen2pro.json").is_file()
-    name = str(encoder.folder.resolve()) if own_folder else encoder.name
-    return {"model": name, "whitening": None if model.whitening else False, **model.settings.to_json()}
-
-
-def _finds_whitening(model: Sen2Pro) -> bool:
-    found = find_whitening(None, model.encoder.folder, None, None)
-    return found is not None and model.whitening is not None and found.hash == model.whitening.hash
-
-
-def _model(saved: _Saved, folder: Path, given: str | Path | Sen2Pro | None) -> Any:
-    """Return the model that a classifier was fitted with.
-
-    A folder may not choose where weights come from. So its model is used only if that comes with sen2pro; the caller
-    must name any other.
-    """
-    kept = saved.model
-    name = kept.model if isinstance(kept, Recipe) else kept
-    known = name in OWN_NAMES
-    if saved.encoder:
-        if given is not None:
-            raise Sen2ProError(f"the classifier in {folder} has an encoder of its own, fine-tuned; leave the model out")
-        return name if known else None
-    if given is None and not known:
-        raise Sen2ProError(
-            f"the classifier in {folder} was trained with the model {name!r}, which is not in its folder. A folder may "
-            f"not choose where weights come from: if you trust that model, pass model={name!r}, or say where it is now"
-        )
-    if isinstance(given, Sen2Pro):
-        return given
-    name = str(given or name)
-    return Sen2Pro(name, whitening=kept.whitening, **kept.arguments()) if isinstance(kept, Recipe) else name
-
-
-def _read(folder: Path) -> tuple[_Saved, dict[str, Array64]]:
-    """Return the settings and the numbers of a folder, all of them checked."""
-    content = bundle.read_json(folder / f"{NAME}.json")
-    if content.get("format") != FORMAT:
-        version = short_repr(content.get("version"))
-        raise Sen2ProError(f"sen2pro {version} saved it in another format than version {__version__} reads")
-    saved, arrays = bundle.load(folder, NAME, _Saved, _NUMBERS)
-    if len(saved.classes) < 2 or len(set(saved.classes)) < len(saved.classes):
-        raise Sen2ProError("its 'classes' must be at least two, each once")
-    check_labels(saved.classes, len(saved.classes))
-    for features, head in ((saved.features, "expected"), (saved.choice.features, saved.choice.head)):
-        one_of("features", features, FEATURES)
-        one_of("head", head, HEADS)
-    settings = {name: getattr(saved.settings, name) for name in _PARAMETERS[1:]}
-    Sen2ProClassifier(DEFAULT_MODEL, **settings)._choices()
-    dim, classes = len(arrays["mean_centre"]), len(saved.classes)
-    width = dim if saved.features == "mean" else 2 * dim
-    for name, shape in {"variance_centre": (dim,), "matrix": (classes, width), "bias": (classes,)}.items():
-        if arrays[name].shape != shape:
-            raise Sen2ProError(f"{name!r} must have shape {list(shape)}, not {list(arrays[name].shape)}")
-    if not saved.choice.temperature > 0:
-        raise Sen2ProError("its temperature must be above 0")
-    if saved.encoder:
-        if not (folder / ENCODER).is_dir():
-            raise Sen2ProError(f"its folder {ENCODER} is missing")
-        differing = saved.encoder.items() ^ _digests(folder / ENCODER).items()
-        if differing:
-            raise Sen2ProError(f"its file {ENCODER}/{min(differing)[0]} was changed since it was saved")
-    return saved, arrays
-
-
-def _digests(folder: Path) -> dict[str, str]:
-    """Return the digest of every file below a folder."""
-    paths = sorted(path for path in folder.rglob("*") if path.is_file())
-    return {path.relative_to(folder).as_posix(): file_digest(path) for path in paths}

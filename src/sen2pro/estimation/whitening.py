@@ -17,6 +17,7 @@ from sen2pro.io import tensors
 from sen2pro.io.atomic import check_path, read_unchanged
 from sen2pro.validation import Array, check_numbers, check_whole
 
+WHITENING_FILE = "sen2pro_whitening.safetensors"
 _HASH = "sen2pro.hash"
 
 
@@ -101,3 +102,19 @@ class Whitening:
         elif kept != whitening.hash:
             raise Sen2ProError(f"{path} was changed or damaged since it was written; fit the whitening again")
         return whitening
+
+
+def find_whitening(
+    given: Whitening | bool | None, folder: Path | None, pooling: str | None, saved_pooling: str | None
+) -> Whitening | None:
+    """Return the whitening for a model: the given one, or the one saved in its folder, which fits one pooling."""
+    if given is None and folder and (folder / WHITENING_FILE).is_file():
+        if pooling != saved_pooling:
+            raise Sen2ProError(
+                f"the whitening saved with this model does not fit {pooling or 'its own'} pooling; leave the pooling "
+                "as it was saved, or pass whitening=False"
+            )
+        return Whitening.load(folder / WHITENING_FILE)
+    if given is not None and given is not False and not isinstance(given, Whitening):
+        raise Sen2ProError("whitening is False or a fitted Whitening; to fit one: model.fit_whitening(corpus)")
+    return given or None

@@ -18,7 +18,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -67,14 +67,19 @@ def save(
 
 
 def load(
-    folder: str | Path, name: str, kind: type[Kind], expected: Mapping[str, Expected] | None = None
-) -> tuple[Kind, dict[str, NDArray[Any]]]:
-    """Read the settings and the arrays that `save` wrote; an untrusted file is checked before it is used."""
+    folder: str | Path, name: str, kind: type[Kind],
+    expected: Mapping[str, Expected] | Callable[[Kind, str], Mapping[str, Expected]] | None = None,
+) -> tuple[Kind, dict[str, NDArray[Any]]]:  # fmt: skip
+    """Read the settings and the arrays that `save` wrote; an untrusted file is checked before it is used.
+
+    `expected` may be a function that returns what the arrays must be, from the settings and the path of their file.
+    """
     path = check_path(folder) / f"{name}.json"
     content = read_json(path)
     digest = content.pop(DIGEST, None)
     config = convert(content, kind, str(path))
-    arrays = tensors.read(path.with_suffix(".safetensors"), expected) if expected else {}
+    wanted = expected(config, str(path)) if callable(expected) else expected
+    arrays = tensors.read(path.with_suffix(".safetensors"), wanted) if wanted else {}
     if digest is not None and digest not in (digest_of(content, arrays), digest_of(content)):
         # Up to version 0.11 the digest was of the settings alone.
         raise Sen2ProError(
@@ -87,7 +92,7 @@ def convert(content: object, kind: type[Kind], place: str) -> Kind:
     """Return plain objects as a typed record; an error names the place and the key."""
     try:
         return msgspec.convert(content, kind)
-    except msgspec.ValidationError as error:
+    except (msgspec.ValidationError, UnicodeEncodeError) as error:  # the second for half a character
         unknown = re.search(r"unknown field `(\w+)`", str(error))
         if unknown and unknown[1] in GRANTED_BY_CALLER:
             raise Sen2ProError(

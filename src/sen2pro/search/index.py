@@ -295,11 +295,10 @@ class Index:
         prompt = prompt_name(self._model, side)
         if not _has_gaussians(self._model):
             return unit(self._model.encode_plain(texts, prompt_name=prompt)), _details(texts, {}, None)
-        plain, parts = self._model.encode_with_plain(texts, prompt_name=prompt)
-        gaussian = self._model.join(parts) if self.rerank or self.ranking == "mean-cosine" else None
-        totals = {source: part.total_variance for source, part in parts.items()}
-        vectors = plain if self.ranking == "cosine" or gaussian is None else gaussian.mean
-        return unit(vectors), _details(texts, totals, gaussian if self.rerank else None)
+        found = self._model.estimate(texts, prompt_name=prompt)
+        totals = {source: part.total_variance for source, part in found.parts.items()}
+        vectors = found.gaussian.mean if self.ranking == "mean-cosine" else found.plain
+        return unit(vectors), _details(texts, totals, found.gaussian if self.rerank else None)
 
     def delete(self, ids: object) -> int:
         """Delete texts by their ids; return how many there were."""

@@ -9,15 +9,16 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import torch
 
-from sen2pro.calibration.comparison import Comparison, compare_pairs, comparing_head
+from sen2pro.calibration.comparison import Comparison
 from sen2pro.encoder.backend import Tokens
-from sen2pro.errors import HeadMissing, Sen2ProError
+from sen2pro.errors import Sen2ProError
+from sen2pro.estimation import specificity
+from sen2pro.estimation.specificity import Explanation, explain
 from sen2pro.gaussian import Gaussian
 from sen2pro.model import Sen2Pro
 from sen2pro.sampling.passes import LARGEST
 from sen2pro.server.batching import BatchJob
 from sen2pro.server.http_errors import to_json
-from sen2pro.specificity.measure import Explanation, find
 from sen2pro.validation import Array, Array64, check_sentences
 
 if TYPE_CHECKING:
@@ -73,8 +74,8 @@ class Engine:
         self.model, self.index, self.classifier = model, index, classifier
         self.passes = model.passes
         self.rows = 0 if index is None else len(index)  # once: a database takes its time to count them
-        self.compares = _has(comparing_head, model)
-        self.specifies = _has(find, model)
+        self.compares = _works(lambda: model.compare_pairs([], []))
+        self.specifies = _works(lambda: model.specificity([]))
 
     @property
     def batch_tokens(self) -> int:
@@ -124,8 +125,7 @@ class Engine:
         sampler = self.model.sampler
 
         def run(units: list[Tokens]) -> Sequence[Array]:
-            tokens = Tokens.join(units)
-            states = sampler.plain(list(tokens.texts), prompt, tokens=[list(ids) for ids in tokens.ids])
+            states = sampler.run_plain(Tokens.join(units))
             return list(sampler.finish(states.vectors, normalize=normalize))
 
         return BatchJob(("vectors", prompt, normalize), run)
@@ -134,7 +134,7 @@ class Engine:
         """Return the job of Gaussians."""
 
         def run(units: list[Tokens]) -> list[TextGaussian]:
-            gaussian = self.model.encode(_texts(units), prompt=prompt, show_progress_bar=False)
+            gaussian = self.model.encode(Tokens.join(units), show_progress_bar=False)
             totals, cover = gaussian.total_variance.tolist(), gaussian.coverage
             covers: list[float | None] = [None] * len(units) if cover is None else cover.tolist()
             return [TextGaussian(*row) for row in zip(gaussian.mean, gaussian.variance, totals, covers, strict=True)]
@@ -151,7 +151,9 @@ class Engine:
         """Return the job of comparisons; a unit has the two rows of a pair."""
 
         def run(pairs: list[Tokens]) -> list[Comparison]:
-            return compare_pairs(self.model, [pair.texts[0] for pair in pairs], [pair.texts[1] for pair in pairs])
+            tokens = Tokens.join(pairs)
+            first, second = (tokens.rows(range(side, len(tokens), 2)) for side in (0, 1))
+            return self.model.compare_pairs(first, second)
 
         return BatchJob(("comparisons",), run)
 
@@ -159,7 +161,7 @@ class Engine:
         """Return the job of specificity: score, score at the length, and value."""
 
         def run(units: list[Tokens]) -> list[dict[str, float]]:
-            found = self.model.specificity(_texts(units), show_progress_bar=False)
+            found = self.model.specificity(Tokens.join(units), show_progress_bar=False)
             rows = zip(found.score.tolist(), found.at_length.tolist(), found.value.tolist(), strict=True)
             return [{"score": score, "at_length": at_length, "value": value} for score, at_length, value in rows]
 
@@ -229,18 +231,12 @@ def _texts(units: Sequence[Tokens]) -> list[str]:
 
 def without_each_word(words: Sequence[str]) -> list[str]:
     """Return the texts that an explanation encodes: all words, and all but one; of a single word nothing."""
-    if len(words) == 1:
-        return []
-    return [" ".join(words), *(" ".join([*words[:i], *words[i + 1 :]]) for i in range(len(words)))]
+    return specificity.without_each_word(words) if len(words) > 1 else []
 
 
 def explanation(words: Sequence[str], vectors: Sequence[Array]) -> Explanation:
     """Return how far the meaning moves without each word, from the vectors of `without_each_word`."""
-    if len(words) == 1:
-        return Explanation(tuple(words), np.ones(1))
-    unit = np.stack(vectors).astype(np.float64)
-    unit /= np.maximum(np.linalg.norm(unit, axis=1, keepdims=True), 1e-12)
-    return Explanation(tuple(words), np.maximum(1 - unit[1:] @ unit[0], 0))
+    return explain(words, np.array(vectors))
 
 
 def labels_of(classifier: Sen2ProClassifier, rows: Array64) -> list[dict[str, object]]:
@@ -261,8 +257,9 @@ def comparison_to_json(comparison: Comparison) -> dict[str, object]:
     return {**asdict(comparison), "word": comparison.word, "answer": str(comparison)}
 
 
-def _has(find_head: Callable[[Sen2Pro], object], model: Sen2Pro) -> bool:
+def _works(answer: Callable[[], object]) -> bool:
     try:
-        return find_head(model) is not None
-    except (HeadMissing, Sen2ProError):
+        answer()
+    except Sen2ProError:
         return False
+    return True
