@@ -6,20 +6,17 @@ import tempfile
 import warnings
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-import torch
 from conftest import build_network, build_tokenizer
 from labelled_texts import LABELS, TEXTS
 from test_gaussian import signature
-from torch import nn
 
 from sen2pro import Gaussian, Sen2Pro, Whitening
 from sen2pro.calibration import MatchConfidence
 from sen2pro.calibration.hits import SearchConfidence
 from sen2pro.classification import Sen2ProClassifier
-from sen2pro.classification.checkpoints import Checkpoint
 from sen2pro.encoder.backend import States
 from sen2pro.estimation.head import Head, HeadConfig, HeadSpace, Teacher
 from sen2pro.estimation.linear import BASIS, hash_of
@@ -225,41 +222,3 @@ def hits(queries: int, k: int = 4) -> tuple[Any, Any]:
     draw = np.random.default_rng(4)
     scores = -np.sort(-draw.uniform(0.2, 0.9, (queries, k)), axis=1)
     return scores, draw.uniform(size=scores.shape) < scores - 0.1
-
-
-class Training(NamedTuple):
-    """A network in training, and its checkpoint."""
-
-    network: nn.Module
-    checkpoint: Checkpoint
-
-
-def training(folder: Path) -> Training:
-    """Return a tiny network that is trained with checkpoints in a folder."""
-    torch.manual_seed(0)
-    network = nn.Linear(3, 2)
-    optimizer = torch.optim.AdamW(network.parameters())
-    return Training(network, Checkpoint(network, optimizer, str(folder), "x"))
-
-
-@cache
-def checkpoint() -> tuple[bytes, dict[str, Any]]:
-    """Return the file of a training run after two epochs, and the state then."""
-    network, kept = training(place() / "checkpoints")
-    for epoch in (1, 2):
-        network(torch.ones(1, 3)).sum().backward()
-        kept.optimizer.step()
-        kept.record(epoch, 1.0 / epoch)
-    assert kept.path is not None
-    return kept.path.read_bytes(), state_of(network, kept)
-
-
-def state_of(network: nn.Module, kept: Checkpoint) -> dict[str, Any]:
-    """Return all that a checkpoint must restore."""
-    moments = kept.optimizer.state_dict()["state"]
-    return {
-        "about": [kept.epoch, kept.best_epoch, kept.best_loss],
-        "now": {name: tensor.tolist() for name, tensor in network.state_dict().items()},
-        "best": {name: tensor.tolist() for name, tensor in kept._best.items()},
-        "moments": {number: {key: each.tolist() for key, each in values.items()} for number, values in moments.items()},
-    }

@@ -20,11 +20,11 @@ from fuzz.inputs import parquet_bytes, text
 from fuzz.mutations import odd_value, rewritten, spelled, spoiled
 from sen2pro import Gaussian, Sen2Pro, Whitening
 from sen2pro.classification import Sen2ProClassifier
-from sen2pro.classification import saving as classifier_files
+from sen2pro.classification import saved as classifier_files
 from sen2pro.encoder.find import check_folder
 from sen2pro.errors import has_surrogates
 from sen2pro.estimation.head import CONFIG, TENSORS, Head
-from sen2pro.io import documents
+from sen2pro.io import bundle, documents
 from sen2pro.io.gaussians import Stored, read
 from sen2pro.settings import SavedModel
 from sen2pro.signature import Signature
@@ -261,6 +261,9 @@ def _state(head: Head) -> dict[str, Any]:
     return {"config": head.config, "numbers": dict(head.arrays)}
 
 
+_CLASSIFIER = (f"{classifier_files.NAME}.json", f"{classifier_files.NAME}.safetensors")
+
+
 class Classifiers(Family):
     """The folder of a classifier, spoiled or forged."""
 
@@ -269,26 +272,26 @@ class Classifiers(Family):
     def make(self, rng: Random) -> Case:
         """Return one of its files; who forges one can compute the hash anew."""
         files = originals.classifier()[0]
-        file = rng.choice((classifier_files.CONFIG, classifier_files.TENSORS))
+        file = rng.choice((_CLASSIFIER[0], _CLASSIFIER[1]))
         if rng.random() < 0.5:
             return Case(spoiled(files[file], rng), {"file": file, "forged": False})
-        config = json.loads(files[classifier_files.CONFIG])
-        numbers = files[classifier_files.TENSORS]
-        del config["hash"]
-        if file == classifier_files.TENSORS:
+        config = json.loads(files[_CLASSIFIER[0]])
+        numbers = files[_CLASSIFIER[1]]
+        del config[bundle.DIGEST]
+        if file == _CLASSIFIER[1]:
             numbers = other_tensors(numbers, rng)
         else:
             config = rewritten(config, rng)
         if isinstance(config, dict) and rng.random() < 0.9:
-            config["hash"] = classifier_files._hash(config, _readable(numbers))
-        return Case(spelled(config, rng), {"file": classifier_files.CONFIG, "forged": True, "numbers": numbers})
+            config[bundle.DIGEST] = bundle.digest_of(config, _readable(numbers))
+        return Case(spelled(config, rng), {"file": _CLASSIFIER[0], "forged": True, "numbers": numbers})
 
     def run(self, case: Case, folder: Path) -> Any:
         """Read it, and predict."""
         files, original = originals.classifier()
         changed_file(files, case.options["file"], case.data, folder)
         if "numbers" in case.options:
-            (folder / classifier_files.TENSORS).write_bytes(case.options["numbers"])
+            (folder / _CLASSIFIER[1]).write_bytes(case.options["numbers"])
         found = Sen2ProClassifier.load(folder, model=originals.tiny())
         if not case.options["forged"]:
             check_same(_parts(found), _parts(original), [])
@@ -301,7 +304,7 @@ class Classifiers(Family):
 
 def _readable(data: bytes) -> Any:
     """Return the tensors that the library will read, as the hash is over those only."""
-    return {name: array for name, array in load_tensors(data).items() if name in classifier_files._NUMBERS}
+    return {name: array for name, array in load_tensors(data).items() if name in classifier_files.NUMBERS}
 
 
 def _parts(classifier: Sen2ProClassifier) -> dict[str, Any]:
@@ -311,34 +314,6 @@ def _parts(classifier: Sen2ProClassifier) -> dict[str, Any]:
         "signature": classifier.signature_, "scaling": dict(vars(classifier.scaling_)),
         "matrix": classifier.weights_.matrix, "bias": classifier.weights_.bias,
     }  # fmt: skip
-
-
-class Checkpoints(Family):
-    """The file of a training run, spoiled or forged."""
-
-    name, weight = "checkpoint", 3
-
-    def make(self, rng: Random) -> Case:
-        """Return a file."""
-        data = originals.checkpoint()[0]
-        if rng.random() < 0.6:
-            return Case(spoiled(data, rng), {"forged": False})
-        about = spelled(rewritten({"epoch": 2, "best_epoch": 1, "best_loss": 0.5}, rng), rng).decode("utf-8", "replace")
-        metadata = rng.choice(
-            ({"sen2pro": about}, {"sen2pro": '{"epoch": 2, "best_epoch": 1, "best_loss": 0.5}'}, None)
-        )
-        forged = forged_tensors(data, rng) if rng.random() < 0.3 else other_tensors(data, rng, metadata)
-        return Case(forged, {"forged": True})
-
-    def run(self, case: Case, folder: Path) -> Any:
-        """Go on from it."""
-        network, kept = originals.training(folder)
-        assert kept.path is not None
-        kept.path.write_bytes(case.data)
-        kept.resume()
-        if not case.options["forged"]:
-            check_same(originals.state_of(network, kept), originals.checkpoint()[1], [])
-        return [parameter.detach().numpy() for parameter in network.parameters()]
 
 
 class Settings(Family):
@@ -493,5 +468,5 @@ class Documents(Family):
 
 FAMILIES = (
     Gaussians(".parquet", 8), Gaussians(".safetensors", 8), ForgedGaussians(), Whitenings(), Heads(), Classifiers(),
-    Checkpoints(), Settings(), Trust(), Signatures(), Documents(), ModelFolders(),
+    Settings(), Trust(), Signatures(), Documents(), ModelFolders(),
 )  # fmt: skip

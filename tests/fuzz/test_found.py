@@ -106,17 +106,6 @@ def test_a_whitening_without_a_hash_is_read_with_a_warning(tmp_path):
         assert Whitening.load(tmp_path / "w.safetensors").dim == 2
 
 
-def test_a_damaged_checkpoint_says_so(tmp_path):  # training went on from other weights
-    data, state = originals.checkpoint()
-    network, kept = originals.training(tmp_path)
-    kept.path.write_bytes(data)
-    assert kept.resume()
-    assert originals.state_of(network, kept) == state
-    kept.path.write_bytes(flipped(data))
-    with pytest.raises(Sen2ProError, match="was changed or damaged since it was written.* delete it to start anew"):
-        kept.resume()
-
-
 def test_damaged_weights_of_a_saved_model_say_so(tmp_path):  # other Gaussians
     folder = shutil.copytree(originals.model_folder(), tmp_path / "m")
     weights = folder / "model.safetensors"

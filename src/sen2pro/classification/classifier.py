@@ -289,7 +289,7 @@ class Sen2ProClassifier:
         path = check_path(folder)
         try:
             saved, arrays = files.read(path)
-            settings = {name: getattr(saved.settings, name) for name in _PARAMETERS[1:]}
+            settings = saved.settings.arguments()
             cls(DEFAULT_MODEL, **settings)._choices()  # checks them
         except Sen2ProError as error:
             raise Sen2ProError(f"the classifier in {path} cannot be read: {error}; train it again") from None

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sen2pro.gaussian import Gaussian
+from sen2pro.io.bundle import Finite, Positive
 from sen2pro.validation import Array64, Labels
 
 FEATURES, HEADS = ("mean", "mean+variance"), ("expected", "sampled")
@@ -201,10 +202,10 @@ class Choice:
 
     features: str
     head: str
-    C: float
-    temperature: float
+    C: Finite
+    temperature: Positive
     log_loss: float
-    accuracy: float
+    accuracy: Finite
 
     def fit(self, gaussian: Gaussian, labels: Labels, classes: int, seed: int) -> tuple[Scaling, Weights]:
         """Fit a head with these settings: return how Gaussians become its features, and its weights."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,8 @@ from sen2pro.classification.finetune import FineTuning
 from sen2pro.classification.heads import FEATURES, HEADS, Choice
 from sen2pro.classification.labels import check_labels
 from sen2pro.encoder.find import OWN_NAMES
-from sen2pro.errors import Sen2ProError, one_of, short_repr
+from sen2pro.errors import Sen2ProError, join_names, one_of, short_repr
+from sen2pro.estimation.head import CONFIG, Head, shipped
 from sen2pro.estimation.whitening import find_whitening
 from sen2pro.io import bundle
 from sen2pro.io.bundle import Count, Expected, Positive
@@ -43,7 +45,17 @@ class FitSettings(bundle.Config, frozen=True):
     head: str
     C: float | None
     seed: int
-    finetune: bool | FineTuning
+    finetune: bool | dict[str, int | float | None]
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the settings as arguments of the classifier."""
+        given = {name: getattr(self, name) for name in self.__struct_fields__}
+        if isinstance(self.finetune, dict):
+            names = {each.name for each in fields(FineTuning)}
+            if set(self.finetune) != names:
+                raise Sen2ProError(f"'finetune' must have the keys {join_names(sorted(names))}")
+            given["finetune"] = FineTuning(**given["finetune"])
+        return given
 
 
 class SavedClassifier(bundle.Config, frozen=True):
@@ -71,7 +83,7 @@ def recipe(model: Sen2Pro) -> dict[str, Any]:
         lost = "its weights have changed since they were loaded"
     elif model.whitening and not _finds_whitening(model):
         lost = "its whitening is not in its folder"
-    elif model.method != "sampling" and str(model.find_head()) != str(model.head):
+    elif model.method != "sampling" and not _finds_head(model, encoder.folder):
         lost = "its head is neither in its folder nor one that comes with the package"
     if encoder.folder is None or lost:
         raise Sen2ProError(
@@ -81,6 +93,11 @@ def recipe(model: Sen2Pro) -> dict[str, Any]:
     own_folder = encoder.folder.resolve().name == encoder.name or (encoder.folder / "sen2pro.json").is_file()
     name = str(encoder.folder.resolve()) if own_folder else encoder.name
     return {"model": name, "whitening": None if model.whitening else False, **model.settings.to_json()}
+
+
+def _finds_head(model: Sen2Pro, folder: Path) -> bool:
+    found = Head.load(folder) if (folder / CONFIG).is_file() else shipped(model.signature())
+    return found is not None and str(found) == str(model.head)
 
 
 def _finds_whitening(model: Sen2Pro) -> bool:
@@ -130,8 +147,6 @@ def read(folder: Path) -> tuple[SavedClassifier, dict[str, Array64]]:
     for name, shape in {"variance_centre": (dim,), "matrix": (classes, width), "bias": (classes,)}.items():
         if arrays[name].shape != shape:
             raise Sen2ProError(f"{name!r} must have shape {list(shape)}, not {list(arrays[name].shape)}")
-    if not saved.choice.temperature > 0:
-        raise Sen2ProError("its temperature must be above 0")
     if saved.encoder:
         if not (folder / ENCODER).is_dir():
             raise Sen2ProError(f"its folder {ENCODER} is missing")
