@@ -287,6 +287,9 @@ class Sen2ProClassifier:
         weights come from; the error names the model that you need.
         """
         path = check_path(folder)
+        for name in (f"{files.NAME}.json", f"{files.NAME}.safetensors"):
+            if not (path / name).is_file():
+                raise Sen2ProError(f"there is no classifier in {path}: {name} is missing")
         try:
             saved, arrays = files.read(path)
             settings = saved.settings.arguments()
