@@ -6,7 +6,7 @@ import pytest
 from sen2pro import Sen2Pro, Sen2ProError
 from sen2pro.calibration.hits import SearchConfidence
 from sen2pro.errors import Sen2ProWarning
-from sen2pro.integrations.abstaining import Judge
+from sen2pro.integrations.frameworks import Judge
 from sen2pro.search import Index
 
 HELP = [
@@ -39,38 +39,38 @@ def confidence(labelled):
 def test_without_a_confidence_hits_are_ranked_and_judged_as_an_index_would(model):
     judged = Judge(model)(KNOWN, HELP, NO_SCORES)
     expected = Index.build(model, HELP).search(KNOWN, k=4)
-    assert judged.order == [int(hit.id) for hit in expected]
-    assert judged.order[0] == 2
-    assert judged.probabilities == [hit.probability for hit in expected]
-    assert judged.sure
+    assert judged.hits == expected.hits
+    assert judged.answer.id == "2"
+    kept = Judge(model).kept(KNOWN, HELP, NO_SCORES, top_k=2)
+    assert kept == [(int(hit.id), hit.probability) for hit in expected[:2]]
 
 
 def test_an_unknown_matter_and_no_hits_are_unsure(model):
-    assert not Judge(model)(UNKNOWN, HELP, NO_SCORES).sure
-    assert Judge(model)(KNOWN, [], []) == ([], [], False)
+    assert Judge(model).kept(UNKNOWN, HELP, NO_SCORES) == []
+    assert Judge(model).kept(KNOWN, [], []) == []
 
 
 def test_a_precision_asks_for_more(model):
-    likely = Judge(model)(KNOWN, HELP, NO_SCORES).probabilities[0]
+    likely = Judge(model)(KNOWN, HELP, NO_SCORES).probability
     with pytest.warns(Sen2ProWarning, match="not promised"):
-        assert Judge(model, precision=likely - 0.001)(KNOWN, HELP, NO_SCORES).sure
+        assert Judge(model, precision=likely - 0.001)(KNOWN, HELP, NO_SCORES).answer
     with pytest.warns(Sen2ProWarning, match="not promised"):
-        assert not Judge(model, precision=min(likely + 0.001, 1.0))(KNOWN, HELP, NO_SCORES).sure
+        assert not Judge(model, precision=min(likely + 0.001, 1.0))(KNOWN, HELP, NO_SCORES).answer
 
 
 def test_a_confidence_judges_the_scores_of_the_search_and_needs_no_model(confidence):
     judge = Judge("no such model", confidence)
     judged = judge("any", list("abcd"), [0.2, 0.95, 0.4, 0.1])
-    assert judged.order == [1, 2, 0, 3]
-    assert judged.probabilities[0] == confidence.probability([[0.95, 0.4, 0.2]])[0]
-    assert judged.probabilities[1:] == [None] * 3  # of later hits it has no labels
-    assert judged.sure
-    assert not judge("any", list("abc"), [0.2, 0.45, 0.4]).sure
+    assert [hit.id for hit in judged] == ["1", "2", "0", "3"]
+    assert judged.probability == confidence.probability([[0.95, 0.4, 0.2]])[0]
+    assert [hit.probability for hit in judged[1:]] == [None] * 3  # of later hits it has no labels
+    assert judged.answer
+    assert not judge("any", list("abc"), [0.2, 0.45, 0.4]).answer
 
 
 def test_few_hits_are_judged_as_if_the_last_stood_there_again(confidence):
     judged = Judge("", confidence)("any", ["a"], [0.9])
-    assert judged.probabilities == [confidence.probability([[0.9, 0.9, 0.9]])[0]]
+    assert judged.probability == confidence.probability([[0.9, 0.9, 0.9]])[0]
 
 
 def test_the_precision_of_a_confidence_is_that_of_its_promise(confidence):
@@ -78,10 +78,10 @@ def test_the_precision_of_a_confidence_is_that_of_its_promise(confidence):
     judge = Judge("", confidence, precision=0.8)
     for best in np.linspace(0.5, 1, 21):
         judged = judge("any", list("abc"), [best, 0.3, 0.2])
-        assert judged.sure == (judged.probabilities[0] >= threshold)
+        assert bool(judged.answer) == (judged.probability >= threshold)
     with pytest.warns(Sen2ProWarning):  # nothing can be promised
         never = Judge("", confidence, precision=0.9999)
-    assert not never("any", list("abc"), [1.0, 0.0, 0.0]).sure
+    assert not never("any", list("abc"), [1.0, 0.0, 0.0]).answer
 
 
 def test_a_folder_of_a_confidence_does_the_same(confidence, tmp_path):
@@ -98,8 +98,8 @@ def test_lengths_are_those_of_the_query(labelled):
     confidence = SearchConfidence().fit(scores, lengths > 20, lengths=lengths)
     assert confidence.needs == ("lengths",)
     judge = Judge("", confidence)
-    assert judge("word " * 35, ["a"], [0.5]).sure
-    assert not judge("two words", ["a"], [0.5]).sure
+    assert judge("word " * 35, ["a"], [0.5]).answer
+    assert not judge("two words", ["a"], [0.5]).answer
 
 
 def test_what_cannot_be_judged_is_said(tiny, confidence, labelled):

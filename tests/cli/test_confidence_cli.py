@@ -13,9 +13,9 @@ from typer.testing import CliRunner
 
 from sen2pro import Sen2Pro
 from sen2pro.calibration import MatchConfidence
-from sen2pro.calibration.saving import FILE
 from sen2pro.cli.app import app
 
+FILE = f"{MatchConfidence.FILE}.json"
 THINGS = "chess cards golf jazz tennis football drums rugby darts poker hockey piano cello bridge squash polo".split()
 MATCHES = [
     pair
@@ -107,7 +107,7 @@ def test_match_says_yes_where_the_precision_can_be_promised(calibrated, new, tmp
 
 def test_a_match_below_the_threshold_is_unsure():
     from sen2pro.calibration import Rule
-    from sen2pro.calibration.matches import verdicts
+    from sen2pro.calibration.pairs import verdicts
 
     rule = Rule("precision", 0.95, 0.95, threshold=0.8, share=0.5, labels=100)
     said = verdicts(np.array([0.9, 0.8, 0.7, 0.5, 0.4]), rule, np.zeros(5, bool))
@@ -123,16 +123,12 @@ def test_pairs_that_it_was_fitted_on_are_counted_and_said(calibrated, tmp_path):
     assert "No promise holds for them" in said
 
 
-def test_a_folder_of_version_0_6_has_no_list_of_its_pairs_and_this_is_said(calibrated, new, tmp_path):
+def test_a_confidence_of_another_version_asks_to_be_fitted_again(calibrated, new, tmp_path):
     shutil.copytree(calibrated[0], tmp_path / "old")
     kept = json.loads((tmp_path / "old" / FILE).read_text())
-    for name in ("pairs", "uncovered", "digest"):
-        del kept[name]
-    (tmp_path / "old" / FILE).write_text(json.dumps(kept))
-    code, said = run("match", new, tmp_path / "out.csv", "--confidence", tmp_path / "old", "--precision", "0.8")
-    assert code == 0, said
-    assert "2 yes, 0 unsure, 1 no" in said
-    assert "does not say which pairs it has learned from" in said
+    (tmp_path / "old" / FILE).write_text(json.dumps(kept | {"format": 1}))
+    said = refused("match", new, tmp_path / "out.csv", "--confidence", tmp_path / "old", "--precision", "0.8")
+    assert "was saved by another version of sen2pro; fit the confidence again" in said
 
 
 def test_where_nothing_can_be_promised_there_are_probabilities_and_how_many_labels_would_do(calibrated, new, tmp_path):
@@ -185,7 +181,7 @@ def test_graded_labels_must_be_asked_for(tmp_path):
     ("rows", "message"),
     [
         (LABELLED[:4] + LABELLED[-4:], "8 labelled pairs are too few: it takes at least 20"),
-        (LABELLED[:30], "all 30 labels are of one kind (a match); give both kinds"),
+        (LABELLED[:30], "match for 30 pairs and no match for 0; it takes at least 4 of each kind"),
         ([], "0 labelled pairs are too few"),
         ([("a", "b", "maybe")], "line 2: the label is 'maybe'; it is 1 for a match and 0 for none, or a grade"),
         ([("a", "b", "")], "line 2: there is no label"),
@@ -246,8 +242,8 @@ def test_a_promise_outside_0_to_1_is_refused(calibrated, new, tmp_path, name, va
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda text: text.replace('"level": [', '"level": [ 9'), "was changed since it was saved"),
-        (lambda text: text.replace('"format"', '"model": "evil/model", "format"'), "'model' is not for a file to set"),
+        (lambda text: text.replace('"level": [', '"level": [ 9'), "was changed or damaged since it was saved"),
+        (lambda text: text.replace('"format"', '"model": "evil/model", "format"'), "a file may not set 'model'"),
         (lambda text: text[:-20], "JSON"),
     ],
     ids=["numbers", "settings", "cut"],
@@ -263,7 +259,7 @@ def test_a_changed_folder_is_refused(calibrated, new, tmp_path, change, message)
 
 def test_a_folder_without_a_confidence_says_so(new, tmp_path):
     said = refused("match", new, tmp_path / "out.csv", "--confidence", tmp_path)
-    assert f"there is no confidence in {tmp_path}" in said
+    assert f"{tmp_path} does not contain a MatchConfidence" in said
 
 
 @pytest.mark.parametrize(

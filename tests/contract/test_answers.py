@@ -102,7 +102,7 @@ def test_explain(text, one_pass, golden):
 def test_compare(number, one_pass, model, golden):
     a, b = PAIRS[number]
     found = one_pass.compare(a, b)
-    names = ("probability", "similarity", "low", "high", "vaguer", "coverage", "doubt", "word")
+    names = ("probability", "similarity", "low", "high", "vaguer", "coverage", "variances", "verdict")
     assert f"{100 * found.probability:.0f} %" in str(found)
     assert found.probability == pytest.approx(
         model.compare(a, b).probability, abs=1e-6

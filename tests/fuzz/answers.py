@@ -21,11 +21,12 @@ from fuzz.mutations import HALF, odd_value, rewritten, spelled, spoiled
 from fuzz.stored import changed_file, check_same, forged_tensors, other_tensors
 from sen2pro.calibration import MatchConfidence
 from sen2pro.calibration.hits import SearchConfidence
-from sen2pro.calibration.saving import FILE, SEARCH_FILE
 from sen2pro.estimation import specificity
 from sen2pro.io import documents
 from sen2pro.io.inputs import Pair, Reader
 from sen2pro.io.inputs import pairs as read_pairs
+
+PAIRS_FILE, SEARCH_FILE = (f"{kind.FILE}.json" for kind in (MatchConfidence, SearchConfidence))
 
 
 def forged_document(data: bytes, rng: Random) -> bytes:
@@ -99,12 +100,12 @@ class MatchConfidences(Family):
 
     def make(self, rng: Random) -> Case:
         """Return its file."""
-        data, forged = originals.match_confidence()[0][FILE], rng.random() < 0.6
+        data, forged = originals.match_confidence()[0][PAIRS_FILE], rng.random() < 0.6
         return Case(forged_document(data, rng) if forged else spoiled(data, rng), {"forged": forged})
 
     def run(self, case: Case, folder: Path) -> Any:
         """Read it, and ask it about pairs."""
-        (folder / FILE).write_bytes(case.data)
+        (folder / PAIRS_FILE).write_bytes(case.data)
         found = MatchConfidence.load(folder, model=originals.tiny())
         first, second = ["the dog runs", "x"], ["a x sleeps", "rain today"]
         with np.errstate(all="ignore"):
@@ -115,9 +116,7 @@ class MatchConfidences(Family):
         if not case.options["forged"]:
             original = originals.match_confidence()[1]
             check_same(matches.probability, original.match(first, second, rules[0]).probability, [])
-            check_same(
-                [sorted(found.pairs_ or ()), found.report()], [sorted(original.pairs_ or ()), original.report()], []
-            )
+            check_same([found.state.digests, found.report()], [original.state.digests, original.report()], [])
         return answers
 
 
@@ -135,22 +134,22 @@ class SearchConfidences(Family):
         """Read it, and ask it about queries."""
         (folder / SEARCH_FILE).write_bytes(case.data)
         found = SearchConfidence.load(folder)
-        scores = originals.hits(3, min(found.hits_, 1000))[0]
+        scores = originals.hits(3, min(found.hits, 1000))[0]
         extras: dict[str, Any] = {name: np.full(3, 0.5) for name in found.needs}
         with np.errstate(all="ignore"):
             probability, rule = found.probability(scores, **extras), found.abstain(0.6)
-            within = found.probability_within(scores, 2, **extras) if found.later_ else probability
-            depth = found.answer_set(scores, **extras) if found.later_ and len(found.testing_[1]) else np.ones(3)
-        check_probabilities(probability, within)
-        if not ((depth >= 1) & (depth <= found.hits_ + 1)).all():
-            raise Wrong(f"answer sets of {depth} hits, of {found.hits_}")
+            each = found.probability_each(scores, **extras)
+            has_sets = found.state.later and found.state.testing.labels
+            depth = found.answer_set(scores, **extras) if has_sets else np.ones(3)
+        check_probabilities(probability, each)
+        if not ((depth >= 1) & (depth <= found.hits + 1)).all():
+            raise Wrong(f"answer sets of {depth} hits, of {found.hits}")
         if not case.options["forged"]:
             original = originals.search_confidence()[1]
-            check_same([probability, within], [
-                original.probability(scores, **extras), original.probability_within(scores, 2, **extras)
-            ], [])  # fmt: skip
+            expected = [original.probability(scores, **extras), original.probability_each(scores, **extras)]
+            check_same([probability, each], expected, [])
             check_same(found.report(), original.report(), [])
-        return probability, within, rule and (rule.threshold, rule.share), str(found.report())
+        return probability, each, rule and (rule.threshold, rule.share), str(found.report())
 
 
 class Pairs(Family):

@@ -21,7 +21,8 @@ from sen2pro.encoder.backend import States
 from sen2pro.estimation.head import Head, HeadConfig, HeadSpace, Teacher
 from sen2pro.estimation.linear import BASIS, hash_of
 from sen2pro.estimation.specificity import Corpus, Space, SpecificityConfig, SpecificityHead
-from sen2pro.io.gaussians import GaussianWriter, Stored
+from sen2pro.gaussian import Stored
+from sen2pro.io.gaussians import GaussianWriter
 
 K = 4  # dimensions of what is made by hand
 

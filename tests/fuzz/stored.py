@@ -24,8 +24,8 @@ from sen2pro.classification import saved as classifier_files
 from sen2pro.encoder.find import check_folder
 from sen2pro.errors import has_surrogates
 from sen2pro.estimation.head import CONFIG, TENSORS, Head
+from sen2pro.gaussian import Stored, read
 from sen2pro.io import bundle, documents
-from sen2pro.io.gaussians import Stored, read
 from sen2pro.settings import SavedModel
 from sen2pro.signature import Signature
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import math
 import re
@@ -15,18 +14,14 @@ import pytest
 import torch
 from scipy.stats import pearsonr, spearmanr
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.sentence_transformer.evaluation import (
-    EmbeddingSimilarityEvaluator,
-    InformationRetrievalEvaluator,
-)
+from sentence_transformers.sentence_transformer.evaluation import EmbeddingSimilarityEvaluator
 from sentence_transformers.util import semantic_search
 
 from sen2pro import Sen2Pro
 from sen2pro.encoder.find import resolve
 from sen2pro.errors import Sen2ProError
-from sen2pro.integrations.adapter import GaussianArrays
 from sen2pro.integrations.mteb import MTEBModel
-from sen2pro.integrations.sentence_transformers import EvaluationModel, SimilarityEvaluator, sentence_transformer
+from sen2pro.integrations.sentence_transformers import sentence_transformer
 
 PAIRS = [
     ("A man is playing a guitar.", "Someone plays an instrument.", 4.0),
@@ -41,24 +36,10 @@ PAIRS = [
     ("It is raining heavily.", "Heavy rain is falling.", 4.9),
     ("It is raining heavily.", "The sun is shining.", 1.8),
     ("It is raining heavily.", "The engine needs new oil.", 0.2),
-    ("She reads a book at night.", "A woman is reading in the evening.", 4.1),
-    ("She reads a book at night.", "She writes a letter.", 2.0),
-    ("She reads a book at night.", "A train arrives late.", 0.3),
-    ("The train is late.", "The train has been delayed.", 4.8),
-    ("The train is late.", "The bus is on time.", 1.9),
-    ("The train is late.", "He paints the wall blue.", 0.0),
     ("A chef cuts an onion.", "A cook is slicing onions.", 4.6),
     ("A chef cuts an onion.", "A chef washes the dishes.", 2.1),
-    ("A chef cuts an onion.", "The moon is far away.", 0.1),
     ("Children play football.", "Kids are playing soccer.", 4.7),
-    ("Children play football.", "Adults watch a football match.", 2.4),
-    ("Children play football.", "Taxes will go up next year.", 0.0),
     ("The phone is broken.", "My mobile does not work any more.", 3.9),
-    ("The phone is broken.", "I bought a new phone.", 2.3),
-    ("The phone is broken.", "A river runs through the valley.", 0.0),
-    ("He speaks French fluently.", "He is fluent in French.", 5.0),
-    ("He speaks French fluently.", "He is learning Spanish.", 2.2),
-    ("He speaks French fluently.", "The cake is in the oven.", 0.1),
 ]
 FIRST, SECOND, SCORES = (list(column) for column in zip(*PAIRS, strict=True))
 QUERIES = {"q1": "How do I fix my phone?", "q2": "weather", "q3": "sport for children", "q4": "meal"}
@@ -152,48 +133,25 @@ def scores_of(result) -> dict[str, float]:
     return result.task_results[0].scores["test"][0]
 
 
-class TestRows:
-    def test_rows_hold_the_mean_then_the_variance(self, tiny):
-        g = tiny.encode(["the dog runs", "a cat sees"])
-        rows = GaussianArrays(tiny).rows(["the dog runs", "a cat sees"])
-        assert rows.dtype == np.float32
-        np.testing.assert_array_equal(rows[:, :32], g.mean)
-        np.testing.assert_array_equal(rows[:, 32:], g.variance)
-
-    @pytest.mark.parametrize("convert", [np.asarray, torch.from_numpy])
-    def test_gaussians_come_back_from_arrays_and_tensors_with_their_signature(self, tiny, convert):
-        arrays = GaussianArrays(tiny)
-        assert arrays.gaussians(convert(arrays.rows(["the dog runs"]))) == tiny.encode(["the dog runs"])
-
-    def test_a_single_row_is_a_single_gaussian(self, tiny):
-        arrays = GaussianArrays(tiny)
-        row = arrays.rows("the dog runs")
-        assert row.shape == (64,)
-        assert arrays.similarity(row, row).tolist() == [[0.0]]  # of a Gaussian with itself
-
-    def test_rows_of_another_model_are_refused(self, tiny):
-        with pytest.raises(Sen2ProError, match=r"32 means and 32 variances.*\(3, 32\)"):
-            GaussianArrays(tiny).similarity(np.zeros((3, 32)), np.zeros((3, 64)))
-
-    @pytest.mark.parametrize(("metric", "alpha"), [("sen2pro", "ratio"), ("sen2pro", 0.3), ("wasserstein", "ratio")])
-    def test_similarities_are_the_models_own(self, tiny, metric, alpha):
-        arrays = GaussianArrays(tiny, metric=metric, alpha=alpha)
-        texts, others = ["the dog runs", "a cat sees"], ["a man eats", "the sun rose"]
-        a, b = tiny.encode(texts), tiny.encode(others)
-        rows = arrays.rows(texts), arrays.rows(others)
-        np.testing.assert_array_equal(arrays.similarity(*rows), tiny.similarity(a, b, metric=metric, alpha=alpha))
-        np.testing.assert_array_equal(
-            arrays.similarity_pairwise(*rows), tiny.similarity_pairwise(a, b, metric=metric, alpha=alpha)
-        )
-
-    def test_what_is_not_a_model_or_a_metric_is_refused(self, tiny):
-        with pytest.raises(Sen2ProError, match="give a Sen2Pro, not str"):
-            GaussianArrays("all-MiniLM-L6-v2")
-        with pytest.raises(Sen2ProError, match="did you mean 'wasserstein'"):
-            GaussianArrays(tiny, metric="wasserstien")
-
-
 class TestMTEB:
+    @pytest.mark.parametrize(("metric", "alpha"), [("sen2pro", "ratio"), ("sen2pro", 0.3), ("wasserstein", "ratio")])
+    @pytest.mark.parametrize("convert", [np.asarray, torch.from_numpy])
+    def test_similarities_of_rows_are_the_models_own(self, mteb, tiny, metric, alpha, convert):
+        wrapped, options = MTEBModel(tiny, metric=metric, alpha=alpha), {"metric": metric, "alpha": alpha}
+        a, b = tiny.encode(["the dog runs", "a cat sees"]), tiny.encode(["a man eats", "the sun rose"])
+        rows = [convert(np.hstack([g.mean, g.variance])) for g in (a, b)]
+        np.testing.assert_array_equal(wrapped.similarity(*rows), tiny.similarity(a, b, **options))
+        np.testing.assert_array_equal(wrapped.similarity_pairwise(*rows), tiny.similarity_pairwise(a, b, **options))
+        assert wrapped.similarity(rows[0][0], rows[0][0]).shape == (1, 1)
+
+    def test_what_is_no_model_metric_or_row_of_the_model_is_refused(self, mteb, tiny):
+        with pytest.raises(Sen2ProError, match=r"32 means and 32 variances.*\(3, 32\)"):
+            MTEBModel(tiny).similarity(np.zeros((3, 32)), np.zeros((3, 64)))
+        with pytest.raises(Sen2ProError, match="give a Sen2Pro, not str"):
+            MTEBModel("all-MiniLM-L6-v2")
+        with pytest.raises(Sen2ProError, match="did you mean 'wasserstein'"):
+            MTEBModel(tiny, metric="wasserstien")
+
     def test_the_spearman_that_mteb_reports_is_the_models(self, mteb, model, expected):
         result = scores_of(mteb.evaluate(MTEBModel(model), sts_task(mteb), cache=None, show_progress_bar=False))
         assert result["spearman"] == pytest.approx(spearmanr(SCORES, expected)[0], abs=1e-12)
@@ -223,11 +181,6 @@ class TestMTEB:
         assert json.loads(found.read_text())["loader_kwargs"]["signature"] == str(model.signature())
         assert (found.parent / "LocalSTS.json").is_file()
         assert len(cache.load_results().model_results) == 1  # MTEB reads what it wrote
-
-    def test_without_a_cache_nothing_is_written(self, mteb, model, tmp_path, monkeypatch):
-        monkeypatch.chdir(tmp_path)
-        mteb.evaluate(MTEBModel(model), sts_task(mteb), cache=None, show_progress_bar=False)
-        assert not list(tmp_path.iterdir())
 
     @pytest.mark.parametrize(
         ("settings", "name"),
@@ -284,61 +237,6 @@ class TestMTEB:
         monkeypatch.setitem(sys.modules, "mteb", None)
         with pytest.raises(Sen2ProError, match=re.escape("pip install 'sen2pro[mteb]'")):
             MTEBModel(tiny)
-
-
-class TestSentenceTransformers:
-    def test_the_similarity_evaluator_gives_the_models_spearman(self, model, expected):
-        evaluator = SimilarityEvaluator(FIRST, SECOND, SCORES, name="dev")
-        result = evaluator(EvaluationModel(model))
-        assert evaluator.primary_metric == "dev_spearman_sen2pro"
-        assert result == {
-            "dev_pearson_sen2pro": pytest.approx(pearsonr(SCORES, expected)[0], abs=1e-6),
-            "dev_spearman_sen2pro": pytest.approx(spearmanr(SCORES, expected)[0], abs=1e-12),
-        }
-
-    def test_the_similarity_evaluator_appends_to_its_file(self, model, tmp_path):
-        evaluator = SimilarityEvaluator(FIRST[:5], SECOND[:5], SCORES[:5])
-        wrapped = EvaluationModel(model, metric="wasserstein")
-        result = evaluator(wrapped, output_path=str(tmp_path / "new"), epoch=1, steps=7)
-        evaluator(wrapped, output_path=str(tmp_path / "new"), epoch=2, steps=9)
-        with (tmp_path / "new" / "similarity_evaluation_results.csv").open() as file:
-            rows = list(csv.DictReader(file))
-        assert [(row["epoch"], row["steps"]) for row in rows] == [("1", "7"), ("2", "9")]
-        assert float(rows[0]["spearman_wasserstein"]) == result["spearman_wasserstein"]
-
-    def test_the_original_with_manhattan_is_equation_6_with_equal_weights(self, model):
-        evaluator = EmbeddingSimilarityEvaluator(FIRST, SECOND, SCORES, similarity_fn_names=["manhattan"])
-        by_hand = model.similarity_pairwise(model.encode(FIRST), model.encode(SECOND), alpha=0.5)
-        result = evaluator(EvaluationModel(model))
-        assert result["spearman_manhattan"] == pytest.approx(spearmanr(SCORES, by_hand)[0], abs=1e-12)
-
-    def test_the_original_without_manhattan_says_what_to_use(self, model):
-        with pytest.raises(Sen2ProError, match=r"does not know the similarity 'sen2pro'.*SimilarityEvaluator"):
-            EmbeddingSimilarityEvaluator(FIRST[:3], SECOND[:3], SCORES[:3])(EvaluationModel(model))
-
-    def test_retrieval_ranks_by_the_models_similarity(self, model, ranks):
-        size = len(CORPUS)
-        evaluator = InformationRetrievalEvaluator(QUERIES, CORPUS, RELEVANT, ndcg_at_k=[size], mrr_at_k=[size])
-        result = evaluator(EvaluationModel(model))
-        # With one answer to a query, nDCG is 1/log2(1 + rank) and the reciprocal rank 1/rank.
-        assert result[f"sen2pro_ndcg@{size}"] == pytest.approx(np.mean([1 / math.log2(1 + rank) for rank in ranks]))
-        assert result[f"sen2pro_mrr@{size}"] == pytest.approx(np.mean([1 / rank for rank in ranks]))
-
-    def test_queries_and_documents_get_their_prompts(self, bert, tokenizer):
-        model = Sen2Pro(bert, tokenizer=tokenizer, samples=2)
-        model.encoder.prompts = {"query": "one ", "passage": "two ", "other": "three "}
-        wrapped, texts = EvaluationModel(model), ["the dog runs"]
-        rows = {prompt: GaussianArrays(model).rows(texts, prompt=prompt) for prompt in ("", "one ", "two ", "three ")}
-        np.testing.assert_array_equal(wrapped.encode(texts), rows[""])
-        np.testing.assert_array_equal(wrapped.encode_query(texts), rows["one "])
-        np.testing.assert_array_equal(wrapped.encode_document(texts), rows["two "])
-        np.testing.assert_array_equal(wrapped.encode_query(texts, prompt_name="other"), rows["three "])
-        np.testing.assert_array_equal(wrapped.encode_document(texts, prompt=""), rows[""])
-
-    @pytest.mark.parametrize("option", [{"truncate_dim": 8}, {"precision": "int8"}, {"normalize_embeddings": True}])
-    def test_what_would_break_a_variance_is_refused(self, tiny, option):
-        with pytest.raises(Sen2ProError, match=next(iter(option))):
-            EvaluationModel(tiny).encode(["the dog runs"], **option)
 
 
 @pytest.fixture(scope="module")

@@ -5,24 +5,21 @@ from typing import TYPE_CHECKING
 from sen2pro import importer
 
 if TYPE_CHECKING:
-    from sen2pro.calibration.base import NothingPromised
     from sen2pro.calibration.comparison import Comparison
-    from sen2pro.calibration.features import Encoded, encode
+    from sen2pro.calibration.confidence import NothingPromised
     from sen2pro.calibration.guarantee import Promise, Rule, promise
     from sen2pro.calibration.hits import SearchConfidence
-    from sen2pro.calibration.matches import Matches
-    from sen2pro.calibration.pairs import MatchConfidence
+    from sen2pro.calibration.pairs import MatchConfidence, Matches, encode
 
-# Imported on first use: scikit-learn takes a second, and `model.compare` does not need it.
 _HOME = {
-    "Comparison": "comparison", "Encoded": "features", "MatchConfidence": "pairs",
-    "Matches": "matches", "NothingPromised": "base", "Promise": "guarantee", "Rule": "guarantee",
-    "SearchConfidence": "hits", "encode": "features", "promise": "guarantee",
+    "Comparison": "comparison", "MatchConfidence": "pairs", "Matches": "pairs",
+    "NothingPromised": "confidence", "Promise": "guarantee", "Rule": "guarantee", "SearchConfidence": "hits",
+    "encode": "pairs", "promise": "guarantee",
 }  # fmt: skip
 
 __all__ = [
-    "Comparison", "Encoded", "MatchConfidence", "Matches", "NothingPromised", "Promise", "Rule",
-    "SearchConfidence", "encode", "promise",
+    "Comparison", "MatchConfidence", "Matches", "NothingPromised", "Promise", "Rule", "SearchConfidence",
+    "encode", "promise",
 ]  # fmt: skip
 
 __getattr__, __dir__ = importer(__name__, _HOME)

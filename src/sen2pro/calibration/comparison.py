@@ -17,10 +17,10 @@ _LIKELY, _UNLIKELY = 0.7, 0.3
 _INDISTINCT = 1 - 1e-6  # a cosine of sentences that the network reads as one and the same
 
 
-def in_a_word(probability: float) -> str:
+def verdict_of(probability: float) -> str:
     """Return `likely` from 70 % on, `unlikely` up to 30 %, else `unsure`.
 
-    >>> in_a_word(0.7), in_a_word(0.5), in_a_word(0.3)
+    >>> verdict_of(0.7), verdict_of(0.5), verdict_of(0.3)
     ('likely', 'unsure', 'unlikely')
     """
     return "likely" if probability >= _LIKELY else "unlikely" if probability <= _UNLIKELY else "unsure"
@@ -33,8 +33,8 @@ class Comparison:
     `probability` is that of the same meaning: people would give them at least 4 of 5. `similarity` is the grade to be
     expected, from 0 to 5, and `low` to `high` its 90 % interval. `vaguer` is the sentence that says less, or None if
     the difference is no larger than between two sentences that mean the same. `coverage` is how well the head knows
-    such text (see `Gaussian.coverage`), the lower of both. `doubt` says where the doubt comes from: the total variance
-    of the first and of the second sentence, for each source (`model` and `data`).
+    such text (see `Gaussian.coverage`), the lower of both. `variances` are the total
+    variances of the first and of the second sentence, for each source (`model` and `data`).
     """
 
     probability: float
@@ -43,20 +43,21 @@ class Comparison:
     high: float
     vaguer: Literal["first", "second"] | None
     coverage: float
-    doubt: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    variances: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
     @property
-    def word(self) -> str:
+    def verdict(self) -> str:
         """`likely` from 70 % on, `unlikely` up to 30 %, else `unsure`."""
-        return in_a_word(self.probability)
+        return verdict_of(self.probability)
 
     def __str__(self) -> str:
         vaguer = (
             f" The {self.vaguer} sentence is the vaguer one." if self.vaguer else " Both are about equally specific."
         )
         return (
-            f"{100 * self.probability:.0f} % likely the same meaning ({self.word}). Similarity {self.similarity:.1f} "
-            f"of {HIGHEST_GRADE:.0f}, probably between {self.low:.1f} and {self.high:.1f}.{vaguer}"
+            f"{100 * self.probability:.0f} % likely the same meaning ({self.verdict}). "
+            f"Similarity {self.similarity:.1f} of {HIGHEST_GRADE:.0f}, "
+            f"probably between {self.low:.1f} and {self.high:.1f}.{vaguer}"
         )
 
 
@@ -88,13 +89,13 @@ def compare(encoded: Encoded, count: int) -> list[Comparison]:
     ]
 
 
-def _compared(cosine: float, doubt: dict[str, tuple[float, float]], coverage: float) -> Comparison:
+def _compared(cosine: float, variances: dict[str, tuple[float, float]], coverage: float) -> Comparison:
     default = defaults().pairs
-    difference = float(np.log(doubt["data"][0]) - np.log(doubt["data"][1]))
+    difference = float(np.log(variances["data"][0]) - np.log(variances["data"][1]))
     vaguer: Literal["first", "second"] | None = None
     if abs(difference) > default.equally_vague:
         vaguer = "first" if difference > 0 else "second"
     if cosine > _INDISTINCT:
-        return Comparison(1.0, HIGHEST_GRADE, HIGHEST_GRADE, HIGHEST_GRADE, None, coverage, doubt)
+        return Comparison(1.0, HIGHEST_GRADE, HIGHEST_GRADE, HIGHEST_GRADE, None, coverage, variances)
     middle, low, high = (float(end) for end in default.grade(cosine))
-    return Comparison(float(default.probability(cosine)), middle, low, high, vaguer, coverage, doubt)
+    return Comparison(float(default.probability(cosine)), middle, low, high, vaguer, coverage, variances)

@@ -32,7 +32,7 @@ _MIDDLE = 0.75  # a cosine at which there are as many pairs of the same meaning 
 Curve = tuple[Finite, Finite, Finite]  # coefficients of 1, cosine and -log(1 - cosine)
 
 
-class PairCurves(Config):
+class PairCurves(Config, frozen=True):
     """Two logistic curves over the cosine of a pair, half the width of an interval, and a limit.
 
     `equally_vague` is the largest difference of the logarithms of two data variances at which neither sentence is
@@ -55,7 +55,7 @@ class PairCurves(Config):
         return np.asarray(middle), low, high
 
 
-class DefaultCalibration(Config):
+class DefaultCalibration(Config, frozen=True):
     """The shipped probability of a hit: a logistic curve over its lead (see `lead`).
 
     It is for collections where one document answers a query, or few do. Where many do, none leads, and probabilities
@@ -80,7 +80,10 @@ class DefaultCalibration(Config):
     def probabilities(
         self, lists: Sequence[Sequence[float]], *, lengths: Array64 | None = None, variances: Array64 | None = None
     ) -> list[list[float | None]]:
-        """Return P(right) of each hit of each query; it is None beyond the first ten hits."""
+        """Return P(right) of each hit of each query; it is None beyond the first ten hits.
+
+        The scores of a query are in descending order.
+        """
         return [[*self._likely(scores[:DEPTH]), *[None] * (len(scores) - DEPTH)] for scores in lists]
 
     def _likely(self, scores: Sequence[float]) -> list[float]:
@@ -102,7 +105,7 @@ class DefaultCalibration(Config):
         return float(precision)
 
 
-class Defaults(Config):
+class Defaults(Config, frozen=True):
     """All numbers that ship, and the signature of the model that they are for; `hits` has a curve per ranking."""
 
     signature: dict[str, str]

@@ -19,7 +19,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.stats import beta, binom
 
 from sen2pro.errors import Sen2ProError, short_repr
 from sen2pro.validation import Array64, is_whole
@@ -75,7 +74,7 @@ def promise(
     precision: float | None = None,
     recall: float | None = None,
     false_matches: float | None = None,
-    certainty: float = 0.95,
+    certainty: float = CERTAINTY,
     planned_by: tuple[ArrayLike, ArrayLike] | None = None,
 ) -> Promise:
     """Find the threshold that says yes most often (for recall: least often) and keeps one promise.
@@ -87,7 +86,7 @@ def promise(
     precision, recall, false_matches
         The promise, one of them: the least precision or recall, or the most false matches in a thousand examples.
     certainty
-        One minus the chance that the labels mislead us into a promise that is broken.
+        Confidence level of the promise: with 0.95 it is broken for at most 1 in 20 sets of labels.
     planned_by
         Scores and labels of *other* examples, which fix the order of the thresholds to test for a precision: those
         the scores were fitted on for instance, if possible scored out of fold. Without them a third of the examples,
@@ -127,6 +126,8 @@ def lower_bound(right: ArrayLike, n: ArrayLike, delta: float) -> Array64:
     >>> float(lower_bound(59, 59, 0.05).round(4))  # 0.05 ** (1 / 59)
     0.9505
     """
+    from scipy.stats import beta
+
     right_, n_ = np.asarray(right, np.float64), np.asarray(n, np.float64)
     bound = beta.ppf(delta, np.maximum(right_, 1e-9), n_ - right_ + 1)
     return np.asarray(np.where(right_ > 0, bound, 0.0))
@@ -185,8 +186,10 @@ def _curve(scores: Array64, labels: Array64) -> tuple[Array64, Array64, Array64]
 
 def _chance_to_pass(n: Array64, precision: Array64, target: float, delta: float) -> Array64:
     """Return the chance that n labels prove a target, where the precision is known."""
+    from scipy.stats import binom
+
     n_ = np.maximum(n.round(), 1)
-    # The least number right whose bound reaches the target: so many that chance alone would not give them at it.
+    # The least number of right ones whose bound reaches the target.
     needed = binom.isf(delta, n_, target) + 1
     return np.asarray(binom.sf(needed - 1, n_, precision))
 
@@ -238,7 +241,12 @@ def _false_matches(s: Array64, y: Array64, target: float, delta: float) -> Promi
 
 
 def _most_left_out(n: int, share: float, delta: float) -> int:
-    """Return the greatest k for which the k-th of n order statistics has less than `share` below it, but for delta."""
+    """Return the greatest k for which the k-th of n order statistics has less than `share` below it.
+
+    It may have more with a chance of delta.
+    """
+    from scipy.stats import binom
+
     return int(binom.ppf(delta, n, share)) if n else 0
 
 

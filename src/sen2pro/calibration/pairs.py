@@ -2,53 +2,116 @@
 
 from __future__ import annotations
 
+import hashlib
 import warnings
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit
-from sklearn.utils.validation import check_is_fitted
 
 from sen2pro.calibration import report as reports
-from sen2pro.calibration import saving
-from sen2pro.calibration.base import Confidence, Examples, Wording, check_kinds, held_out, rule_or_warning
-from sen2pro.calibration.candidates import level
-from sen2pro.calibration.choosing import better, choose_both, judged
+from sen2pro.calibration.confidence import Confidence, Examples, State, check_kinds, held_out
 from sen2pro.calibration.defaults import default_slope
-from sen2pro.calibration.features import Encoded, encode, features, names
-from sen2pro.calibration.guarantee import Rule
-from sen2pro.calibration.matches import Matches, far_pairs, pair_digest, verdicts
+from sen2pro.calibration.guarantee import CERTAINTY, Rule
+from sen2pro.calibration.selection import (
+    Chosen,
+    Design,
+    Fitted,
+    Fold,
+    Mask,
+    Number,
+    Shape,
+    Spread,
+    Table,
+    choose,
+    expit,
+    folds,
+    judged,
+    logistic,
+    losses,
+)
+from sen2pro.distances import distance_pairwise
 from sen2pro.errors import Sen2ProError, Sen2ProWarning, short_repr
+from sen2pro.estimation.encoded import Encoded
 from sen2pro.gaussian import Gaussian
 from sen2pro.io.atomic import check_path
-from sen2pro.model import Sen2Pro
+from sen2pro.io.encoding import is_far
 from sen2pro.signature import MATTERS, Signature
-from sen2pro.validation import Array64, as_list, check_sentences, parse_fraction
+from sen2pro.validation import Array, Array64, as_list, check_sentences, parse_fraction
 
-_OF_THE_FIT = (*MATTERS, "samples", "max_length", "prompt")  # what may not differ between fitting and using
+PLAIN = ("cosine", "length", "length difference")  # features that need no distribution
+# Simple ones first: the one-standard-error rule takes the first that is about as good as the best.
+TITLES = {
+    "platt": "Platt, cosine", "beta": "beta, cosine", "isotonic": "isotonic, cosine",
+    "lengths": "logistic, cosine and lengths", "distribution": "logistic, with the distribution",
+}  # fmt: skip
+WITHOUT, WITH = ("platt", "beta", "isotonic", "lengths"), ("distribution",)
+STRENGTHS = (0.1, 1.0, 10.0, 100.0, 1000.0)  # of the pull to the default slope: 1 is that of a few labels
+_SHAPES: dict[str, Shape] = {
+    "platt": "linear", "beta": "beta", "isotonic": "isotonic", "lengths": "products", "distribution": "products"
+}  # fmt: skip
+_FEW = 200  # pairs: with fewer, curves of many steps are noise, and the pull to the default slope is at least so strong
+_FLOOR = 1e-12  # of a variance, before its logarithm
+_OF_THE_FIT = (*MATTERS, "samples", "max_length", "prompt")  # must not differ between fitting and using
 Sentences = str | Sequence[str] | Encoded
 
 
-_PAIRS = Wording(
-    "pairs", 50, ("no match", "a match"), "all {n} labels are of one kind ({kind}); give both kinds",
-    "there are {yes} matches and {no} others",
-)  # fmt: skip
+@runtime_checkable
+class Model(Protocol):
+    """What a confidence needs of a `Sen2Pro`."""
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The kinds of uncertainty in use."""
+
+    def signature(self) -> Signature:
+        """Return how it encodes."""
+
+    def estimate(self, sentences: Any) -> Encoded:
+        """Return plain vectors and Gaussians."""
 
 
-class MatchConfidence(Confidence):
+@dataclass(frozen=True, eq=False)
+class Matches:
+    """Whether pairs of sentences match.
+
+    `probability` is that of a match (n,). `verdict` (n,) is `yes` where the promise of a rule is kept, `unsure` where a
+    match is likelier than not, and else `no`; without a rule it is empty. `uncovered` (n,) are pairs with a sentence
+    that the head does not know: they are never a `yes`, unless that was asked for. `fitted_on` (n,) are pairs that the
+    confidence has learned from, for which no promise holds; it is None if they are unknown.
+    """
+
+    probability: Array64
+    verdict: list[str]
+    uncovered: Mask
+    fitted_on: Mask | None
+
+
+class PairState(State, frozen=True):
+    """All that a `MatchConfidence` has learned: `judged` are log-odds of all pairs, out of fold."""
+
+    match_from: float | None
+    signature: Signature
+    candidate: Fitted
+    level: tuple[Number, Spread]
+    judged: Examples
+    digests: tuple[str, ...] | None
+
+
+class MatchConfidence(Confidence[PairState]):
     """Learn from labelled pairs how likely two sentences match, with their distributions as features.
 
-    Pairs are split in two at random, matches and others alike; a pair that stands there twice is on one side. One part
-    chooses and fits. The other, which chose nothing, is for `threshold`; with the first part out of fold it sets the
-    level of the probabilities too, which leaves the order of all pairs as it is.
+    Pairs are split in two at random, matches and others alike; all copies of a pair are on one side. One part chooses
+    and fits. The other, which chose nothing, is for `threshold`; with the first part out of fold it sets the level of
+    the probabilities too, which leaves the order of all pairs as it is.
 
     Parameters
     ----------
     match_from
-        For graded labels: those of at least so much are a match. By default labels are 1 (a match) and 0.
+        For graded labels: the lowest grade of a match. By default labels are 1 (a match) and 0.
     held_out
         Share of the pairs for `threshold`. With 0 all pairs fit, and nothing can be promised.
     seed
@@ -60,26 +123,28 @@ class MatchConfidence(Confidence):
     >>> same = [(f"A man plays {x}.", f"Someone is playing {x}.") for x in ("chess", "cards", "golf", "jazz", "tennis")]
     >>> other = [(f"A man plays {x}.", "The market fell again.") for x in ("chess", "cards", "golf", "jazz", "tennis")]
     >>> first, second = zip(*(same + other) * 2)
-    >>> import warnings; warnings.simplefilter("ignore")  # it says that every pair stands there twice
+    >>> import warnings; warnings.simplefilter("ignore")  # it says that every pair is repeated
     >>> confidence = MatchConfidence().fit(model, first, second, ([1] * 5 + [0] * 5) * 2)
     >>> bool(confidence.probability("He plays the flute.", "Someone is playing the flute.") > 0.5)
     True
     """
 
+    FILE, KIND = "sen2pro_confidence", PairState
+
     def __init__(self, match_from: float | None = None, held_out: float = 0.5, seed: int = 0) -> None:
+        super().__init__(held_out, seed)
         self.match_from = match_from
-        self.held_out = held_out
-        self.seed = seed
+        self._model: Model | None = None
 
     def fit(
-        self, model: Sen2Pro, first: Sequence[str] | Encoded, second: Sequence[str] | Encoded, labels: Sequence[Any]
+        self, model: Model, first: Sequence[str] | Encoded, second: Sequence[str] | Encoded, labels: Sequence[Any]
     ) -> MatchConfidence:
         """Choose, fit and judge the probability of a match; returns itself.
 
         Parameters
         ----------
         model
-            What encodes the sentences, in one pass for instance; it is kept, for `probability`.
+            The `Sen2Pro` that encodes the sentences, in one pass for instance; it is kept, for `probability`.
         first, second
             The sentences of each pair, at least 20 pairs.
         labels
@@ -87,36 +152,56 @@ class MatchConfidence(Confidence):
         """
         seed, part = self._check_settings()
         y = _checked_labels(labels, self.match_from)
-        x, groups, far = self._pairs(model, first, second)
-        if len(x) != len(y):
-            raise Sen2ProError(f"there are {len(x)} pairs, but {len(y)} labels")
+        left, right = _encoded(model, first, second)
+        table, far = pair_features(left, right), far_pairs(left, right)
+        if len(far) != len(y):
+            raise Sen2ProError(f"there are {len(far)} pairs, but {len(y)} labels")
         _warn_of_uncovered(far, ", and a promise is for the others (but see uncovered=True)")
-        self.model_, self.signature_ = model, model.signature()
-        self.repeated_ = int(len(groups) - len(np.unique(groups)))
-        if self.repeated_:
+        texts = None if isinstance(first, Encoded) or isinstance(second, Encoded) else (first, second)
+        groups = _groups(texts, table)
+        repeated = int(len(groups) - len(np.unique(groups)))
+        if repeated:
             warnings.warn(
-                f"{self.repeated_} of {len(groups)} pairs stand there more than once; each is kept on one side of "
-                "every split, and counts once for a promise",
+                f"{repeated} of {len(groups)} pairs are repeated; all copies of a pair are kept on one side of every "
+                "split, and count once for a promise",
                 Sen2ProWarning,
                 stacklevel=2,
             )
         held = held_out(y, groups, part, seed)
         rest, slope = ~held, default_slope(model.signature())
-        self.chosen_ = better(*(both := choose_both(x[rest], y[rest], groups[rest], slope, seed)), y[rest])
-        fitted, logits = self.chosen_.fitted, self.chosen_.logits
-        tested = fitted.logits(x[held])
-        self.level_ = level(np.r_[logits, tested], np.r_[y[rest], y[held]])
+        both = choose_both(table[rest], y[rest], groups[rest], slope, seed)
+        chosen = better(*both, y[rest])
+        logits, tested = chosen.logits, chosen.fitted.logits(table[held])
+        level = _level(np.r_[logits, tested], np.r_[y[rest], y[held]])
         once = np.unique(groups[held], return_index=True)[1]
-        self.planning_ = self._at_level(logits), y[rest]
-        self.testing_ = self._at_level(tested)[once], y[held][once]
-        self.uncovered_ = far[rest], far[held][once]
-        self.pairs_ = None
-        if not isinstance(first, Encoded) and not isinstance(second, Encoded):
-            self.pairs_ = frozenset(map(pair_digest, first, second))
-        without, with_ = judged(x, y, groups, slope, seed)
-        self.judged_ = (with_ if self.chosen_ is both[1] else without), y
-        self.report_ = reports.compared(without, with_, y, fitted.name, self.repeated_)
+
+        def predict(some: Mask, others: Mask) -> tuple[Array64, Array64]:
+            ways = choose_both(table[some], y[some], groups[some], slope, seed)
+            first, second = (way.fitted.logits(table[others]) for way in ways)
+            return first, second
+
+        without, with_ = judged(y, folds(y, groups, seed + 1), predict)
+        report = reports.compared("pairs", without, with_, y, TITLES[chosen.fitted.name], repeated)
+        planning = Examples.of(_at_level(logits, level), y[rest], far[rest])
+        testing = Examples.of(_at_level(tested, level)[once], y[held][once], far[held][once])
+        self._model, self._state = (
+            model,
+            PairState(
+                **self._common(planning, testing, report),
+                match_from=self.match_from,
+                signature=model.signature(),
+                candidate=chosen.fitted,
+                level=level,
+                judged=Examples.of(without if with_ is None or chosen is both[0] else with_, y),
+                digests=texts and tuple(sorted(set(map(pair_digest, *texts)))),
+            ),
+        )
         return self
+
+    @property
+    def signature(self) -> Signature:
+        """How the model encodes that it was fitted with."""
+        return self.state.signature
 
     def probability(self, a: Sentences, b: Sentences) -> Any:
         """Return P(match) of each pair (n,), or of one pair a number.
@@ -124,28 +209,27 @@ class MatchConfidence(Confidence):
         Takes sentences, or what `sen2pro.calibration.encode` gives, so that a sentence of many pairs is encoded once. A
         Gaussian alone has no plain vector and no length.
         """
-        check_is_fitted(self)
         single = isinstance(a, str) and isinstance(b, str)
-        left, right = self._encoded(self.model_, [a] if single else a, [b] if single else b)
-        _warn_of_uncovered(far_pairs(left, right))
-        found = self._at_level(self.chosen_.fitted.logits(features(left, right)))
+        found, far = self._probability([a] if isinstance(a, str) else a, [b] if isinstance(b, str) else b)
+        _warn_of_uncovered(far)
         return float(found[0]) if single else found
 
     def match(
         self, a: str | Sequence[str], b: str | Sequence[str], rule: Rule | None, *, uncovered: bool = False
     ) -> Matches:
-        """Say of each pair of sentences whether it is a match, by a rule that `threshold` gave.
+        """Tell of each pair of sentences whether it is a match, by a rule that `threshold` gave.
 
         A pair with a sentence that the head does not know (another language for instance) is `unsure` at best: nothing
         can be promised for it. With `uncovered` it is treated as the others; then give `threshold` the same.
         """
-        check_is_fitted(self)
-        left, right = self._encoded(self.model_, *([side] if isinstance(side, str) else side for side in (a, b)))
-        probability = self._at_level(self.chosen_.fitted.logits(features(left, right)))
-        far = far_pairs(left, right)
+        digests = self.state.digests
+        first, second = check_sentences(a), check_sentences(b)
+        probability, far = self._probability(first, second)
         words = verdicts(probability, rule, np.zeros(len(far), bool) if uncovered else far)
-        pairs = zip(check_sentences(a), check_sentences(b), strict=True)
-        known = None if self.pairs_ is None else np.array([pair_digest(*pair) in self.pairs_ for pair in pairs])
+        known = None
+        if digests is not None:
+            fitted_on = frozenset(digests)
+            known = np.array([pair_digest(*pair) in fitted_on for pair in zip(first, second, strict=True)])
         return Matches(probability, words, far, known)
 
     def threshold(
@@ -154,7 +238,7 @@ class MatchConfidence(Confidence):
         precision: float | None = None,
         recall: float | None = None,
         false_matches: float | None = None,
-        certainty: float = 0.95,
+        certainty: float = CERTAINTY,
         uncovered: bool = False,
     ) -> Rule | None:
         """Return a threshold on `probability` that keeps one promise for new pairs from the same source.
@@ -167,89 +251,192 @@ class MatchConfidence(Confidence):
         precision, recall, false_matches
             The promise: the least precision or recall, or the most false matches in a thousand pairs.
         certainty
-            One minus the chance that the labels mislead us.
+            Confidence level of the promise; see `sen2pro.calibration.promise`.
         uncovered
             The promise is for pairs whose sentences the head knows (see `Gaussian.coverage`); with True, for all pairs.
         """
-        check_is_fitted(self)
-        testing, planning = self._tested(), self.planning_
-        if not uncovered:
-            planning, testing = map(_covered, (planning, testing), self.uncovered_)
-        if not len(testing[1]) or not len(planning[1]):
-            raise Sen2ProError(
-                "the head knows too few of the labelled pairs to promise anything for text that it knows; label pairs "
-                "of such text, or pass uncovered=True"
-            )
-        return rule_or_warning(
-            testing, planning, precision=precision, recall=recall, false_matches=false_matches, certainty=certainty
-        )
-
-    def report(self) -> reports.Report:
-        """Return how good the probabilities are, with the distribution and without; it prints as a table."""
-        check_is_fitted(self)
-        return self.report_
+        return self._rule(precision, recall, false_matches, certainty=certainty, covered=not uncovered)
 
     def plot(self, path: str | Path) -> None:
         """Draw the reliability diagram into a file."""
-        check_is_fitted(self)
-        reports.plot(*self.judged_, check_path(path))
-
-    def save(self, folder: str | Path) -> None:
-        """Write all but the model to a folder that must be new or empty."""
-        check_is_fitted(self)
-        saving.save_pairs(self, check_path(folder))
+        reports.plot(*self.state.judged.arrays(), check_path(path))
 
     @classmethod
-    def load(cls, folder: str | Path, model: Sen2Pro | None = None) -> MatchConfidence:
+    def load(cls, folder: str | Path, model: Model | None = None) -> MatchConfidence:
         """Read what `save` wrote; `model` is the one it was fitted with, by default the package's own in one pass."""
-        found = saving.load_pairs(cls, check_path(folder))
-        model = Sen2Pro(method="one-pass") if model is None else model
-        _check_signature(found.signature_, model.signature())
-        expected, given = len(names(model.sources)), len(found.chosen_.fitted.scale.centre)
-        if expected != given:
-            raise Sen2ProError(f"{folder} has numbers for {given} features of a pair, but there are {expected}")
-        found.model_ = model
+        found = cls._read(folder)
+        if model is None:
+            from sen2pro import Sen2Pro
+
+            model = Sen2Pro(method="one-pass")
+        found.match_from, found._model = found.state.match_from, model
+        _check_signature(found.signature, model.signature())
+        candidate, known = found.state.candidate, names(model.sources)
+        if not set(candidate.features) <= set(known) or len(candidate.centre) != len(candidate.features):
+            raise Sen2ProError(
+                f"{folder} has numbers for {len(candidate.centre)} features of a pair that do not fit the "
+                f"{len(known)} features of this model; fit again"
+            )
         return found
 
-    def _pairs(self, model: Sen2Pro, first: Any, second: Any) -> tuple[Array64, NDArray[np.int64], NDArray[np.bool_]]:
-        """Return the features of the pairs (n, f), a number for each (n,), the same for equal ones, and which are far.
+    def _probability(self, a: Any, b: Any) -> tuple[Array64, Mask]:
+        """Return P(match) of each pair (n,), and whether the head does not know one of its sentences."""
+        state = self.state
+        assert self._model is not None
+        left, right = _encoded(self._model, a, b)
+        logits = state.candidate.logits(pair_features(left, right))
+        return _at_level(logits, state.level), far_pairs(left, right)
 
-        A pair is far if the head does not know one of its sentences.
-        """
-        left, right = self._encoded(model, first, second)
-        x, far = features(left, right), far_pairs(left, right)
-        if isinstance(first, Encoded) or isinstance(second, Encoded):
-            return x, np.unique(x, axis=0, return_inverse=True)[1].reshape(-1).astype(np.int64), far
-        numbers: dict[tuple[str, ...], int] = {}
-        keys = [tuple(sorted(pair)) for pair in zip(first, second, strict=True)]
-        return x, np.array([numbers.setdefault(key, len(numbers)) for key in keys]), far
 
-    def _encoded(self, model: Sen2Pro, a: Any, b: Any) -> tuple[Encoded, Encoded]:
-        for side in (a, b):
-            if isinstance(side, Gaussian):
-                raise Sen2ProError(
-                    "a Gaussian has no plain vector and no length, which this probability needs; pass the sentences, "
-                    "or what sen2pro.calibration.encode(model, sentences) gives"
-                )
-        if isinstance(a, Encoded) and isinstance(b, Encoded):
-            found = a, b
-            for side in found:
-                if side.signature is not None:
-                    _check_signature(model.signature(), side.signature)
-        elif isinstance(a, Encoded) or isinstance(b, Encoded):
-            raise Sen2ProError("give two lists of sentences, or two that were encoded, not one of each")
-        else:
-            left, right = check_sentences(a), check_sentences(b)
-            texts = {text: number for number, text in enumerate(dict.fromkeys([*left, *right]))}
-            every = encode(model, list(texts))
-            found = every[[texts[text] for text in left]], every[[texts[text] for text in right]]
-        if len(found[0]) != len(found[1]) or not len(found[0]):
-            raise Sen2ProError(f"pairs take two lists of one length, not of {len(found[0])} and {len(found[1])}")
-        return found
+def names(sources: Sequence[str]) -> tuple[str, ...]:
+    """Return the names of the features of a pair, those without a distribution first.
 
-    def _at_level(self, logits: Array64) -> Array64:
-        shift, slope = self.level_
-        return np.asarray(expit(shift + slope * logits))
+    >>> names(["data"])
+    ('cosine', 'length', 'length difference', 'distance', 'mean cosine', 'data total', 'data ratio', 'data product')
+    """
+    of_source = [f"{source} {name}" for source in sources for name in ("total", "ratio", "product")]
+    return (*PLAIN, "distance", "mean cosine", *of_source)
+
+
+def pair_features(a: Encoded, b: Encoded) -> Table:
+    """Return the features of each pair, by `names`; a pair and its reverse have the same.
+
+    Of each source of uncertainty: *total* is the logarithm of the sum of both total variances, *ratio* the size of the
+    logarithm of their ratio (sentences that mean the same are about equally vague), and *product* the logarithm of the
+    variance of the dot product, by the delta method.
+    """
+    lengths = np.log(np.maximum([a.words, b.words], 1))
+    distance = distance_pairwise(a.gaussian, b.gaussian).astype(np.float64)
+    columns = [_cosine(a.plain, b.plain), lengths.sum(axis=0), np.abs(lengths[0] - lengths[1])]
+    columns += [distance, _cosine(a.gaussian.mean, b.gaussian.mean)]
+    for source in a.parts:
+        x, y = a.parts[source], b.parts[source]
+        total_x, total_y = (np.maximum(part.total_variance, _FLOOR) for part in (x, y))
+        product = (x.mean.astype(np.float64) ** 2 * y.variance + y.mean.astype(np.float64) ** 2 * x.variance).sum(-1)
+        columns += [np.log(total_x + total_y), np.abs(np.log(total_x / total_y)), np.log(np.maximum(product, _FLOOR))]
+    return Table(names(list(a.parts)), np.stack(columns, axis=-1))
+
+
+def _cosine(x: Array, y: Array) -> Array64:
+    x_, y_ = (side.astype(np.float64) for side in (x, y))
+    norms = np.linalg.norm(x_, axis=-1) * np.linalg.norm(y_, axis=-1)
+    return np.asarray((x_ * y_).sum(axis=-1) / np.maximum(norms, _FLOOR))
+
+
+def design(name: str, features: tuple[str, ...], n: int, slope: float) -> Design:
+    """Return a candidate for n pairs with some features, whose coefficient of the cosine is drawn to a slope."""
+    used = {"lengths": PLAIN, "distribution": features}.get(name, PLAIN[:1])
+    drawn = tuple(strength for strength in STRENGTHS if not slope or strength >= _FEW / n)
+    strengths = {"isotonic": STRENGTHS[:1], "beta": STRENGTHS}.get(name, drawn)
+    return Design(name, used, strengths, 0.0 if name == "beta" else slope, shape=_SHAPES[name])
+
+
+def choose_among(
+    wanted: Sequence[str], table: Table, labels: Array64, groups: NDArray[np.int64], slope: float, seed: int = 0
+) -> Chosen:
+    """Choose one of the candidates in `TITLES` by cross-validation; with few pairs only straight lines are tried."""
+    n, parts = len(labels), [Fold(held, table) for held in folds(labels, groups, seed)]
+    tried = [name for name in wanted if n >= _FEW or _SHAPES[name] not in ("beta", "isotonic") or len(wanted) == 1]
+    return choose([design(name, table.names, n, slope) for name in tried], table, parts, labels)
+
+
+def choose_both(
+    table: Table, labels: Array64, groups: NDArray[np.int64], slope: float, seed: int = 0
+) -> tuple[Chosen, Chosen]:
+    """Return the best without the distribution, and the best with it."""
+    without, with_ = (choose_among(wanted, table, labels, groups, slope, seed) for wanted in (WITHOUT, WITH))
+    return without, with_
+
+
+def better(without: Chosen, with_: Chosen, labels: Array64) -> Chosen:
+    """Return the one with the smaller log-loss out of fold: the distribution costs nothing to take along."""
+    gain = losses(without.logits, labels) - losses(with_.logits, labels)
+    return with_ if gain.mean() > 0 else without
+
+
+def _level(logits: Array64, labels: Array64) -> tuple[float, float]:
+    """Return shift and slope that set logits to the level of some labels; the order of the pairs stays as it is."""
+    shift, slope = logistic(logits[:, None], labels, np.ones(1), 10.0)
+    return (float(shift), float(slope)) if slope > 0 else (0.0, 1.0)
+
+
+def _at_level(logits: Array64, level: tuple[float, float]) -> Array64:
+    return expit(level[0] + level[1] * logits)
+
+
+def verdicts(probability: Array64, rule: Rule | None, withheld: Mask) -> list[str]:
+    """Return yes, unsure or no for each pair, or nothing where there is no rule; a `withheld` pair gets no yes.
+
+    >>> rule = Rule("precision", 0.95, 0.95, threshold=0.8, share=0.5, labels=100)
+    >>> verdicts(np.array([0.9, 0.9, 0.7, 0.4]), rule, np.array([False, True, False, False]))
+    ['yes', 'unsure', 'unsure', 'no']
+    """
+    if rule is None:
+        return [""] * len(probability)
+    accepted = rule.accepts(probability)
+    unsure = np.where(accepted | (probability >= 0.5), "unsure", "no")
+    return list(np.where(accepted & ~withheld, "yes", unsure).tolist())
+
+
+def pair_digest(first: str, second: str) -> str:
+    """Return 12 hex digits that tell a pair from others, in either order.
+
+    >>> pair_digest("It rains.", "Rain falls.") == pair_digest("Rain falls.", "It rains.")
+    True
+    """
+    text = "\0".join(sorted((first, second)))
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=6).hexdigest()
+
+
+def far_pairs(left: Encoded, right: Encoded) -> Mask:
+    """Tell which pairs (n,) have a sentence that the head does not know."""
+    return is_far(left.gaussian) | is_far(right.gaussian)
+
+
+def _groups(texts: tuple[Sequence[str], Sequence[str]] | None, table: Table) -> NDArray[np.int64]:
+    """Return a number for each pair (n,), the same for equal ones: by their texts, or else by their features."""
+    if texts is None:
+        return np.unique(table.values, axis=0, return_inverse=True)[1].reshape(-1).astype(np.int64)
+    numbers: dict[tuple[str, ...], int] = {}
+    keys = [tuple(sorted(pair)) for pair in zip(*texts, strict=True)]
+    return np.array([numbers.setdefault(key, len(numbers)) for key in keys])
+
+
+def _encoded(model: Model, a: Any, b: Any) -> tuple[Encoded, Encoded]:
+    """Return both sides of some pairs encoded, each sentence once."""
+    for side in (a, b):
+        if isinstance(side, Gaussian):
+            raise Sen2ProError(
+                "a Gaussian has no plain vector and no length, which this probability needs; pass the sentences, "
+                "or what sen2pro.calibration.encode(model, sentences) gives"
+            )
+    if isinstance(a, Encoded) and isinstance(b, Encoded):
+        found = a, b
+        for side in found:
+            if side.signature is not None:
+                _check_signature(model.signature(), side.signature)
+    elif isinstance(a, Encoded) or isinstance(b, Encoded):
+        raise Sen2ProError("give two lists of sentences, or two that were encoded, not one of each")
+    else:
+        left, right = check_sentences(a), check_sentences(b)
+        texts = {text: number for number, text in enumerate(dict.fromkeys([*left, *right]))}
+        every = encode(model, list(texts))
+        found = every[[texts[text] for text in left]], every[[texts[text] for text in right]]
+    if len(found[0]) != len(found[1]) or not len(found[0]):
+        raise Sen2ProError(f"pairs take two lists of one length, not of {len(found[0])} and {len(found[1])}")
+    return found
+
+
+def encode(model: Model, sentences: Sequence[str]) -> Encoded:
+    """Encode sentences for a confidence. A model that works in one pass takes just that one.
+
+    >>> found = encode(Sen2Pro(method="one-pass"), ["A man plays the guitar.", "Someone makes music."])
+    >>> len(found), found.words.tolist()
+    (2, [5, 3])
+    """
+    if not isinstance(model, Model):
+        raise Sen2ProError(f"model must be a Sen2Pro, not {type(model).__name__}")
+    return model.estimate(sentences)
 
 
 def _checked_labels(labels: Any, match_from: float | None) -> Array64:
@@ -272,7 +459,7 @@ def _checked_labels(labels: Any, match_from: float | None) -> Array64:
                 "If they are grades, say from which grade on they are a match, for instance match_from=4"
             )
         y = values.astype(np.float64)
-    check_kinds(y, _PAIRS)
+    check_kinds(y, "pairs", ("no match", "match"), useful=50)
     return y
 
 
@@ -287,10 +474,6 @@ def _check_signature(fitted: Signature, given: Signature) -> None:
             f"this confidence was fitted with another model or other settings: {'; '.join(differing)}. Use the same "
             "model, or fit again"
         )
-
-
-def _covered(examples: Examples, far: NDArray[np.bool_]) -> Examples:
-    return examples[0][~far], examples[1][~far]
 
 
 def _warn_of_uncovered(far: NDArray[np.bool_], more: str = "") -> None:

@@ -1,76 +1,79 @@
-"""What a confidence is worth: the best without the distribution beside the best with it."""
+"""How good a confidence is: the best choice without the distribution beside the best one with it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Literal
 
 import numpy as np
-from scipy.special import expit
 
-from sen2pro.calibration.candidates import TITLES, losses
 from sen2pro.calibration.measures import calibration_error, interval, mean_statistic, paired_bootstrap
+from sen2pro.calibration.selection import Number, expit, losses
+from sen2pro.io.bundle import Config, Count
 from sen2pro.validation import Array64
 
+_GAIN = ("with_distribution", "gain", "low", "high")
 
-@dataclass(frozen=True)
-class Line:
+
+class Line(Config, frozen=True):
     """The measures of one way: log-loss and calibration error (smaller is better), and the area under the ROC curve."""
 
-    log_loss: float
-    auroc: float
-    calibration_error: float
+    log_loss: Number
+    auroc: Number
+    calibration_error: Number
 
 
-@dataclass(frozen=True)
-class Report:
-    """How good the probabilities are, by nested cross-validation over all labelled pairs; prints as a table.
+class Report(Config, frozen=True):
+    """How good the probabilities are, by nested cross-validation over all labelled examples; prints as a table.
 
+    `examples` is the number of labels, and `positive` the number of those that are a match (of queries: whose first
+    hit is right). `chosen` is the candidate in use, and `repeated` the number of pairs that came more than once.
     `gain` is how much smaller the log-loss is with the distribution, and `low` to `high` its 95 % interval (paired
-    bootstrap). `chosen` is the candidate in use, `repeated` the number of pairs that stand there more than once.
+    bootstrap). Without a distribution there is nothing to compare, and these are None.
     """
 
-    pairs: int
-    matches: int
-    repeated: int
+    things: Literal["pairs", "queries"]
+    examples: Count
+    positive: Count
     chosen: str
     without: Line
-    with_distribution: Line
-    gain: float
-    low: float
-    high: float
-    verdict: str
+    with_distribution: Line | None = None
+    gain: Number | None = None
+    low: Number | None = None
+    high: Number | None = None
+    verdict: str = "no distribution was given: pass variances or agreement to see whether it pays"
+    repeated: Count = 0
+
+    def __post_init__(self) -> None:
+        if len({getattr(self, name) is None for name in _GAIN}) > 1:
+            raise ValueError("a report must have a gain if it has a line with the distribution")
 
     def __str__(self) -> str:
-        repeated = f"; {self.repeated} stand there more than once" if self.repeated else ""
-        used = TITLES.get(self.chosen, self.chosen)
-        last = f"{self.pairs} pairs, {self.matches} of them a match{repeated}; in use: {used}"
-        return "\n".join([*table(self.without, self.with_distribution, vars(self)), last])
-
-
-def table(without: Line, with_: Line | None, about: Mapping[str, Any]) -> list[str]:
-    """Return the lines of a table with both ways, and what the distribution gains (None if there is none)."""
-    rows = {"without the distribution": without, "with the distribution": with_}
-    lines = [f"{'':26}{'log-loss':>10}{'AUROC':>8}{'calibration error':>19}"]
-    lines += [
-        f"{name:26}{line.log_loss:10.4f}{line.auroc:8.3f}{line.calibration_error:19.3f}"
-        for name, line in rows.items()
-        if line is not None
-    ]
-    gain = "gain in log-loss {gain:+.4f} [{low:+.4f}, {high:+.4f}]: ".format(**about) if with_ is not None else ""
-    return [*lines, gain + str(about["verdict"])]
+        rows = {"without the distribution": self.without, "with the distribution": self.with_distribution}
+        lines = [f"{'':26}{'log-loss':>10}{'AUROC':>8}{'calibration error':>19}"]
+        lines += [
+            f"{name:26}{line.log_loss:10.4f}{line.auroc:8.3f}{line.calibration_error:19.3f}"
+            for name, line in rows.items()
+            if line is not None
+        ]
+        gain = "" if self.gain is None else f"gain in log-loss {self.gain:+.4f} [{self.low:+.4f}, {self.high:+.4f}]: "
+        lines.append(f"{gain}{self.verdict}")
+        if self.things == "pairs":
+            repeated = f"; {self.repeated} of them are repeated" if self.repeated else ""
+            last = f"{self.examples} pairs, {self.positive} of them a match{repeated}"
+        else:
+            last = f"{self.examples} queries, the first hit of {self.positive} is right"
+        return "\n".join([*lines, f"{last}; in use: {self.chosen}"])
 
 
 def measured(logits: Array64, labels: Array64) -> Line:
-    """Return the measures of logits (n,)."""
+    """Return the measures of log-odds (n,)."""
     from sklearn.metrics import roc_auc_score
 
     return Line(
-        float(losses(logits, labels).mean()),
-        float(roc_auc_score(labels, logits)),
-        calibration_error(two_columns(expit(logits)), labels.astype(np.int64)),
+        log_loss=float(losses(logits, labels).mean()),
+        auroc=float(roc_auc_score(labels, logits)),
+        calibration_error=calibration_error(two_columns(expit(logits)), labels.astype(np.int64)),
     )
 
 
@@ -79,39 +82,41 @@ def two_columns(probabilities: Array64) -> Array64:
     return np.stack([1 - probabilities, probabilities], axis=1)
 
 
-def compared(without: Array64, with_: Array64, labels: Array64, chosen: str, repeated: int) -> Report:
-    """Compare the logits (n,) of two ways on the same labels."""
+def compared(
+    things: Literal["pairs", "queries"], without: Array64, with_: Array64 | None, labels: Array64, chosen: str,
+    repeated: int = 0,
+) -> Report:  # fmt: skip
+    """Compare the log-odds (n,) of two ways on the same labels."""
+    examples, positive, first = len(labels), int(labels.sum()), measured(without, labels)
+    if with_ is None:
+        return Report(things=things, examples=examples, positive=positive, chosen=chosen, without=first)
+    ours, baseline = (mean_statistic(losses(logits, labels)) for logits in (with_, without))
+    found = paired_bootstrap([ours], baseline, examples, smaller_is_better=True)
     return Report(
-        len(labels), int(labels.sum()), repeated, chosen, measured(without, labels), measured(with_, labels),
-        *gained(without, with_, labels),
+        things=things, examples=examples, positive=positive, chosen=chosen, without=first,
+        with_distribution=measured(with_, labels), gain=-found.gain, low=-found.high, high=-found.low,
+        verdict=found.verdict, repeated=repeated,
     )  # fmt: skip
 
 
-def gained(without: Array64, with_: Array64, labels: Array64) -> tuple[float, float, float, str]:
-    """Return how much smaller the log-loss is with the distribution, the ends of its interval, and the verdict."""
-    ours, baseline = (mean_statistic(losses(logits, labels)) for logits in (with_, without))
-    found = paired_bootstrap([ours], baseline, len(labels), smaller_is_better=True)
-    return -found.gain, -found.high, -found.low, found.verdict
-
-
 def plot(logits: Array64, labels: Array64, path: str | Path) -> None:
-    """Draw how often a match came true against the probability that was said, and how often each was said."""
+    """Draw the share of matches against the predicted probability, and how often each probability was predicted."""
     from sen2pro.pictures import BLUE, GREY, panels
 
     figure, (axes, counts) = panels(2, 5, 4)
-    said = expit(logits)
+    predicted = expit(logits)
     edges = np.linspace(0, 1, 11).tolist()
-    bins = [mask for low in edges[:-1] if (mask := (said >= low) & (said < low + 0.1)).any()]
-    mean = [float(said[mask].mean()) for mask in bins]
+    bins = [mask for low in edges[:-1] if (mask := (predicted >= low) & (predicted < low + 0.1)).any()]
+    mean = [float(predicted[mask].mean()) for mask in bins]
     share = [float(labels[mask].mean()) for mask in bins]
     ends = np.array([interval(y, int(mask.sum())) for y, mask in zip(share, bins, strict=True)]).T
-    axes.plot([0, 1], [0, 1], color=GREY, linestyle="--", label="as it should be")
+    axes.plot([0, 1], [0, 1], color=GREY, linestyle="--", label="perfectly calibrated")
     axes.errorbar(mean, share, yerr=np.abs(ends - share), color=BLUE, marker="o", label="out of fold, 95 %")
     axes.set_ylabel("share of pairs that are a match")
-    kinds = [said[labels == 0], said[labels == 1]]
+    kinds = [predicted[labels == 0], predicted[labels == 1]]
     counts.hist(kinds, bins=edges, stacked=True, color=[GREY, BLUE], label=["no", "match"])
     counts.set_ylabel("pairs")
     for each in (axes, counts):
-        each.set_xlabel("probability of a match that was said")
+        each.set_xlabel("predicted probability of a match")
         each.legend(frameon=False)
     figure.savefig(path, dpi=130)

@@ -61,7 +61,7 @@ def calibrate(
         console.say(f"\nreliability diagram: {target / PICTURE}")
     else:
         console.say("\nno reliability diagram: it needs matplotlib (pip install 'sen2pro[plot]')")
-    options.report(gathered, confidence.signature_)
+    options.report(gathered, confidence.signature)
 
 
 def _promised(confidence: MatchConfidence, precision: float) -> str:

@@ -93,8 +93,8 @@ def match(
         )
     Console().say(said)
     withholds = rule is not None and not uncovered
-    gathered += map(Sen2ProWarning, _about(total, far.total(), known, fitted.pairs_ is None, withholds))
-    options.report(options.together(gathered, 2 * total), fitted.signature_)
+    gathered += map(Sen2ProWarning, _about(total, far.total(), known, fitted.state.digests is None, withholds))
+    options.report(options.together(gathered, 2 * total), fitted.signature)
 
 
 def _about(total: int, far: int, known: int, unknown: bool, withholds: bool) -> Iterator[str]:
@@ -105,7 +105,7 @@ def _about(total: int, far: int, known: int, unknown: bool, withholds: bool) -> 
             "promise holds for them, so leave them out when you count"
         )
     elif unknown:
-        yield "this confidence does not say which pairs it has learned from (0.6 did not keep that); calibrate again"
+        yield "this confidence does not say which pairs it has learned from ; calibrate again"
     if far:
         yield (
             f"{far} of {total} pairs have a sentence far from what the head was fitted on, of another language or "

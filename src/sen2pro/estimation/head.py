@@ -25,8 +25,7 @@ from sen2pro.estimation.moments import samples_worth
 from sen2pro.estimation.specificity import SHIPPED, Corpus, Space, SpecificityHead
 from sen2pro.io import bundle
 from sen2pro.io.atomic import check_path, replacing_folder, settled
-from sen2pro.io.bundle import Config, Count, Positive
-from sen2pro.io.tensors import Expected
+from sen2pro.io.bundle import Config, Count, Expected, Positive
 from sen2pro.sampling.sampler import Sampler
 from sen2pro.signature import Signature
 from sen2pro.validation import SOURCES, Array, Array64

@@ -86,9 +86,7 @@ def _encoded(
         name: Gaussian(mean, variance, describe(method, tokens.prompt, name), coverage)
         for name, (mean, variance) in estimates.items()
     }
-    joined = join(method, parts, tokens.prompt)
-    signature = joined.signature or describe(method, tokens.prompt)
-    return Encoded(signature, tokens.words, parts, joined, vectors)
+    return Encoded(vectors, parts, join(method, parts, tokens.prompt), tokens.words)
 
 
 @dataclass(frozen=True)
@@ -156,4 +154,4 @@ class Plain:
         """Run one pass, and keep its states."""
         states: States = self.sampler.run_plain(tokens, self.layers, batch_size, show)
         vectors = self.sampler.finish(states.vectors)
-        return Encoded(describe(self, tokens.prompt), tokens.words, {}, None, vectors, states)
+        return Encoded(vectors, {}, None, tokens.words, states)

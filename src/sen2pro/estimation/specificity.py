@@ -28,8 +28,7 @@ from sen2pro.estimation.encoded import Encoded
 from sen2pro.estimation.linear import BASIS, TRANSFORMS, Linear, Ridge, hash_of
 from sen2pro.io import bundle
 from sen2pro.io.atomic import check_path, replacing_folder, settled
-from sen2pro.io.bundle import Config, Count
-from sen2pro.io.tensors import Expected
+from sen2pro.io.bundle import Config, Count, Expected
 from sen2pro.signature import Signature
 from sen2pro.validation import Array, Array64
 

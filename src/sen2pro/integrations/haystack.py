@@ -8,8 +8,7 @@ from typing import Any
 
 from sen2pro.calibration.hits import SearchConfidence
 from sen2pro.errors import Sen2ProError
-from sen2pro.integrations.abstaining import Judge
-from sen2pro.integrations.plain import load, missing, vectors
+from sen2pro.integrations.frameworks import Judge, load, missing, vectors
 from sen2pro.model import Sen2Pro
 from sen2pro.settings import DEFAULT_MODEL
 
@@ -91,7 +90,7 @@ class Sen2ProAbstainer:
     many to keep.
 
     `top_k` says how many documents to keep, by default all; the other parameters are those of
-    `sen2pro.integrations.abstaining.Judge`.
+    `sen2pro.integrations.frameworks.Judge`.
 
     Examples
     --------
@@ -128,6 +127,5 @@ class Sen2ProAbstainer:
     def run(self, query: str, documents: list[Document]) -> dict[str, Any]:
         """Return the documents, the likeliest first, or none, as `documents`."""
         texts = [document.content or "" for document in documents]
-        judged = self._ready()(query, texts, [document.score for document in documents])
-        kept = judged.kept(self.top_k)
+        kept = self._ready().kept(query, texts, [document.score for document in documents], self.top_k)
         return {"documents": [replace(documents[place], score=likely) for place, likely in kept]}

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from sen2pro.errors import Sen2ProError, short_repr
-from sen2pro.integrations.plain import load, missing, vectors
+from sen2pro.integrations.frameworks import load, missing, vectors
 from sen2pro.model import Sen2Pro
 from sen2pro.search import Hit, Index
 from sen2pro.settings import DEFAULT_MODEL

@@ -8,8 +8,7 @@ from typing import Any
 
 from sen2pro.calibration.hits import SearchConfidence
 from sen2pro.errors import Sen2ProError
-from sen2pro.integrations.abstaining import Judge
-from sen2pro.integrations.plain import load, missing, vectors
+from sen2pro.integrations.frameworks import Judge, load, missing, vectors
 from sen2pro.model import Sen2Pro
 from sen2pro.settings import DEFAULT_MODEL
 
@@ -74,7 +73,7 @@ class Sen2ProAbstainer(BaseNodePostprocessor):  # type: ignore[misc]
     can drop those that are unlikely.
 
     `top_k` says how many nodes to keep, by default all; the other parameters are those of
-    `sen2pro.integrations.abstaining.Judge`.
+    `sen2pro.integrations.frameworks.Judge`.
 
     Examples
     --------
@@ -111,5 +110,5 @@ class Sen2ProAbstainer(BaseNodePostprocessor):  # type: ignore[misc]
         if query_bundle is None:
             raise Sen2ProError("whether nodes are likely right depends on the query; pass query_str=...")
         texts = [node.node.get_content(MetadataMode.EMBED) for node in nodes]
-        judged = self._judge(query_bundle.query_str, texts, [node.score for node in nodes])
-        return [NodeWithScore(node=nodes[place].node, score=likely) for place, likely in judged.kept(self.top_k)]
+        kept = self._judge.kept(query_bundle.query_str, texts, [node.score for node in nodes], self.top_k)
+        return [NodeWithScore(node=nodes[place].node, score=likely) for place, likely in kept]

@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import KW_ONLY, dataclass
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
-from sen2pro.errors import Sen2ProError
-from sen2pro.integrations.adapter import GaussianArrays
+import numpy as np
+import torch
+from numpy.typing import ArrayLike
+
+from sen2pro.distances import METRICS
+from sen2pro.errors import Sen2ProError, one_of
+from sen2pro.gaussian import Gaussian
+from sen2pro.model import Sen2Pro
+from sen2pro.search.index import prompt_name
 from sen2pro.validation import Array
 
 
-class MTEBModel(GaussianArrays):
+@dataclass(eq=False)
+class MTEBModel:
     """A `Sen2Pro` for MTEB 2.x, in the form of its `EncoderProtocol`.
 
     A sentence is one row: its mean and its variance side by side. Tasks that compare sentences use the model's own
@@ -26,10 +35,18 @@ class MTEBModel(GaussianArrays):
     sends counts sentences and is not used.
     """
 
+    model: Sen2Pro
+    _: KW_ONLY
+    metric: str = "sen2pro"
+    alpha: float | str = "ratio"
+    batch_size: int | None = None
+
     def __post_init__(self) -> None:
         if find_spec("mteb") is None:  # rather here than in the middle of an evaluation
             raise Sen2ProError("this needs mteb; install it with: pip install 'sen2pro[mteb]'")
-        super().__post_init__()
+        if not isinstance(self.model, Sen2Pro):
+            raise Sen2ProError(f"give a Sen2Pro, not {type(self.model).__name__}; to make one: Sen2Pro(...)")
+        one_of("metric", self.metric, METRICS)
 
     def encode(
         self,
@@ -53,8 +70,30 @@ class MTEBModel(GaussianArrays):
         encoders: Any = import_module("mteb.models.abs_encoder")
         name = encoders.get_prompt_name(self.model.encoder.prompts, task_metadata, prompt_type)
         if name is None and prompt_type is not None:
-            name = self.prompt_name(prompt_type.value)
-        return self.rows(texts, prompt_name=name, show_progress_bar=show_progress_bar)
+            name = prompt_name(self.model, prompt_type.value)
+        g = self.model.encode(texts, batch_size=self.batch_size, prompt_name=name, show_progress_bar=show_progress_bar)
+        return np.concatenate([g.mean, g.variance], axis=-1)
+
+    def similarity(self, embeddings1: ArrayLike, embeddings2: ArrayLike) -> torch.Tensor:
+        """Return the similarity of every row with every row of the other array: (n, m), greater is closer."""
+        return self._compare(self.model.similarity, embeddings1, embeddings2)
+
+    def similarity_pairwise(self, embeddings1: ArrayLike, embeddings2: ArrayLike) -> torch.Tensor:
+        """Return the similarity of each row with its partner: (n,), greater is closer."""
+        return self._compare(self.model.similarity_pairwise, embeddings1, embeddings2)
+
+    def _compare(
+        self, similarity: Callable[..., Array], embeddings1: ArrayLike, embeddings2: ArrayLike
+    ) -> torch.Tensor:
+        a, b = self._gaussians(embeddings1), self._gaussians(embeddings2)
+        return torch.from_numpy(similarity(a, b, metric=self.metric, alpha=self.alpha))
+
+    def _gaussians(self, rows: ArrayLike) -> Gaussian:
+        """Return the Gaussians that rows hold (an array or a tensor), with the signature of the model."""
+        array, dim = np.asarray(rows), self.model.dim
+        if array.shape[-1:] != (2 * dim,):
+            raise Sen2ProError(f"rows of this model hold {dim} means and {dim} variances, not shape {array.shape}")
+        return Gaussian(array[..., :dim], array[..., dim:], self.model.signature())
 
     @property
     def mteb_model_meta(self) -> Any:

@@ -254,7 +254,7 @@ def labels_of(classifier: Sen2ProClassifier, rows: Array64) -> list[dict[str, ob
 
 def comparison_to_json(comparison: Comparison) -> dict[str, object]:
     """Return a comparison as JSON, with its verdict and its answer in words."""
-    return {**asdict(comparison), "word": comparison.word, "answer": str(comparison)}
+    return {**asdict(comparison), "verdict": comparison.verdict, "answer": str(comparison)}
 
 
 def _works(answer: Callable[[], object]) -> bool:

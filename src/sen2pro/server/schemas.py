@@ -266,8 +266,8 @@ class CompareRequest(Strict, json_schema_extra=_example(first=_MAN, second=_GUIT
 ComparedPair: Any = _of_dataclass(
     Comparison,
     "Comparison",
-    doubt=(dict[str, tuple[float, float]], Field(description="Total variance of both sentences, for each source.")),
-    word=(Literal["likely", "unsure", "unlikely"], ...),
+    variances=(dict[str, tuple[float, float]], Field(description="Total variance of both sentences, for each source.")),
+    verdict=(Literal["likely", "unsure", "unlikely"], ...),
     answer=(str, Field(description="All of it in words.")),
 )
 

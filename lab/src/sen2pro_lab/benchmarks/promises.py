@@ -16,8 +16,9 @@ import numpy as np
 from scipy.special import expit
 from scipy.stats import binom
 
-from sen2pro.calibration.candidates import fit, out_of_fold
-from sen2pro.calibration.guarantee import Rule, promise
+from sen2pro.calibration.guarantee import CERTAINTY, Rule, promise
+from sen2pro.calibration.pairs import design
+from sen2pro.calibration.selection import Fold, Table, fit, out_of_fold
 from sen2pro.validation import Array64
 from sen2pro_lab.benchmarks.common import save
 from sen2pro_lab.contests.pairs import found_sets, read_pairs
@@ -49,8 +50,10 @@ def measured(x: Array64, y: Array64, splits: int) -> list[dict[str, float]]:
         first, second, rest = np.split(order, [LABELS // 2, LABELS])
         numbers = np.arange(len(first)) % 5
         folds = [numbers == fold for fold in range(5)]
-        planning = expit(out_of_fold("distribution", x[first], y[first], folds, 1.0, 0.0))
-        fitted = fit("distribution", x[first], y[first], 1.0, 0.0)
+        known = x[first]
+        candidate, parts = design("distribution", x.names, len(first), 0.0), [Fold(held, known) for held in folds]
+        planning = expit(out_of_fold(candidate, parts, y[first], 1.0))
+        fitted = fit(candidate, known, y[first], 1.0)
         tested, others = (expit(fitted.logits(x[part])) for part in (second, rest))
         for asked, found in zip(ASKED, rules, strict=True):
             rule = promise(tested, y[second], planned_by=(planning, y[first]), **asked).rule
@@ -76,11 +79,12 @@ def main() -> None:
     lab, results = Lab(method="one-pass"), {}
     for name in found_sets():
         parts = [read_pairs(lab, name, part) for part in ("train", "test")]
-        x, y = (np.concatenate([getattr(part, each) for part in parts]) for each in ("features", "labels"))
+        x = Table(parts[0].features.names, np.concatenate([part.features.values for part in parts]))
+        y = np.concatenate([part.labels for part in parts])
         results[name] = measured(x, y, splits)
         for line in results[name]:
             print(name, line, flush=True)
-    save("promises", {"splits": splits, "labels": LABELS, "certainty": 0.95, "sets": results})
+    save("promises", {"splits": splits, "labels": LABELS, "certainty": CERTAINTY, "sets": results})
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sen2pro.calibration.search_features import check_hits
+from sen2pro.calibration.hit_features import check_hits
 from sen2pro.errors import Sen2ProError
 from sen2pro.validation import Array
 from sen2pro_lab.contests.intent_router import by_intent, votes

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 from scipy.special import expit
 
-from sen2pro.calibration.candidates import TITLES, WITH, WITHOUT, losses
-from sen2pro.calibration.choosing import choose
 from sen2pro.calibration.defaults import default_slope
-from sen2pro.calibration.features import Encoded, features
 from sen2pro.calibration.measures import calibration_error, mean_statistic, value_of
+from sen2pro.calibration.pairs import TITLES, WITH, WITHOUT, choose_among, pair_features
 from sen2pro.calibration.report import measured, two_columns
+from sen2pro.calibration.selection import Table, losses
 from sen2pro.errors import Sen2ProError
+from sen2pro.estimation.encoded import Encoded
 from sen2pro.validation import Array64
 from sen2pro_lab.metrics.abstention import share_answered
 from sen2pro_lab.metrics.comparisons import Board, Points
@@ -34,7 +34,7 @@ _RESAMPLES = 500
 class Labelled:
     """The features of pairs (n, f), whether each is a match (n,), and the number of each (n,): equal ones share it."""
 
-    features: Array64
+    features: Table
     labels: Array64
     groups: Any
 
@@ -52,8 +52,8 @@ def c2(lab: Lab) -> Result:
         except Sen2ProError as error:
             rows.append([name, str(error), *[""] * 5])
             continue
-        chosen = {each: choose([each], train.features, train.labels, train.groups, slope) for each in TITLES}
-        best = choose(WITHOUT, train.features, train.labels, train.groups, slope).fitted.name
+        chosen = {each: choose_among([each], train.features, train.labels, train.groups, slope) for each in TITLES}
+        best = choose_among(WITHOUT, train.features, train.labels, train.groups, slope).fitted.name
         logits = {each: found.fitted.logits(test.features) for each, found in chosen.items()}
         for each, found in logits.items():
             line = {"set": name, "way": each, "chosen": each in (best, *WITH), **_measures(found, test.labels)}
@@ -114,7 +114,7 @@ def _encoded(lab: Lab, rows: list[Row], labels: Array64) -> Labelled:
     left, right = (every[[numbers[pair[side]] for pair in pairs]] for side in (0, 1))
     known: dict[tuple[str, ...], int] = {}
     groups = np.array([known.setdefault(tuple(sorted(pair)), len(known)) for pair in pairs])
-    return Labelled(features(left, right), labels, groups)
+    return Labelled(pair_features(left, right), labels, groups)
 
 
 def _check(name: str, train: Labelled) -> None:

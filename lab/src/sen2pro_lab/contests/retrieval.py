@@ -9,9 +9,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from sen2pro.calibration.hit_features import check_hits
 from sen2pro.calibration.hits import SearchConfidence
-from sen2pro.calibration.search_features import check_hits
-from sen2pro.calibration.search_fitting import folds
+from sen2pro.calibration.selection import folds
 from sen2pro.errors import Sen2ProError, Sen2ProWarning
 from sen2pro.validation import Array
 from sen2pro_lab.contests.rivals import DEPTH, WITH, WITHOUT, Asked, Trial, answer, draws, judge
@@ -136,8 +136,8 @@ def promised(fitting: Asked, judging: Asked | None = None) -> str:
 
 def _answered(fitting: Asked, judging: Asked) -> dict[float, tuple[NDArray[np.bool_], str]]:
     """Tell for each promised precision which queries our rule answers, and why it answers none."""
-    confidence = SearchConfidence().fit(fitting.hits.scores, fitting.right, votes=fitting.hits.votes)
-    sure = confidence.probability(judging.hits.scores, votes=judging.hits.votes)
+    confidence = SearchConfidence().fit(fitting.hits.scores, fitting.right, votes=fitting.hits.extras.get("votes"))
+    sure = confidence.probability(judging.hits.scores, votes=judging.hits.extras.get("votes"))
     found = {}
     for precision in _PROMISED:
         with warnings.catch_warnings(record=True) as told:

@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
+from sen2pro.calibration.hit_features import Hits
+from sen2pro.calibration.hits import better, choose_both
 from sen2pro.calibration.measures import Statistic, mean_of, mean_statistic, paired_bootstrap, value_of
-from sen2pro.calibration.search_features import Hits
-from sen2pro.calibration.search_fitting import better, choose_both, fit_logistic
+from sen2pro.calibration.selection import Design, Table, fit
 from sen2pro.gaussian import Gaussian
 from sen2pro.validation import Array, Array64
 from sen2pro_lab.metrics.abstention import auroc, calibration, nauc, risk_coverage_area, share_answered
@@ -115,8 +116,8 @@ def answer(fitting: Asked, judging: Asked) -> Trial:
     for title, (known, asked) in lists.items():
         trial.confidence |= {f"{name}{title}": value for name, value in _of_list(asked).items()}
         trial.confidence[f"ridge on the sorted scores{title}"] = _ridge(known, y, asked)
-    if judging.hits.votes is not None:
-        trial.confidence["votes"] = judging.hits.votes[:, 0]
+    if "votes" in judging.hits.extras:
+        trial.confidence["votes"] = judging.hits.extras["votes"][:, 0]
     trial.confidence["DenseQPP"] = judging.noisy
     weight = max(_LAMBDAS, key=lambda x: value_of(auroc(fitting.drawn_mean - x * fitting.drawn_sd, y), len(y)))
     trial.confidence["mean minus lambda sd"] = judging.drawn_mean - weight * judging.drawn_sd
@@ -132,7 +133,8 @@ def _calibrated(known: Array64, y: Array64, asked: Array64) -> dict[str, Array64
     from sklearn.isotonic import IsotonicRegression
 
     isotonic = IsotonicRegression(y_min=_SMALLEST, y_max=1 - _SMALLEST, out_of_bounds="clip").fit(known[:, 0], y)
-    platt = expit(fit_logistic(known, y, penalty=1e-3).logits(asked))
+    score = Design("Platt", ("score",), (1e-3,))
+    platt = expit(fit(score, Table(score.features, known), y, 1e-3).logits(Table(score.features, asked)))
     return {"Platt on the cosine": platt, "isotonic on the cosine": isotonic.predict(asked[:, 0])}
 
 

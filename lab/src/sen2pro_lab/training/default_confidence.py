@@ -16,9 +16,9 @@ from scipy.optimize import curve_fit
 from scipy.special import expit
 
 from sen2pro import Sen2Pro
-from sen2pro.calibration.candidates import logistic, losses
 from sen2pro.calibration.defaults import FOLDER, HIGHEST_GRADE, NAME, SIGNATURE_FIELDS, PairCurves, defaults, terms
-from sen2pro.calibration.features import encode, features, names
+from sen2pro.calibration.pairs import encode, names, pair_features
+from sen2pro.calibration.selection import logistic, losses
 from sen2pro.io import bundle
 from sen2pro.validation import Array64
 from sen2pro_lab.benchmarks.common import save
@@ -46,7 +46,7 @@ def read(model: Sen2Pro, name: str) -> Pairs:
     every = encode(model, list(numbers))
     a, b = (every[[numbers[text] for text in side]] for side in sides)
     source = np.array([row.fields.get("file", name) for row in rows])
-    return Pairs(features(a, b), np.array([row.number("score") for row in rows]), source)
+    return Pairs(pair_features(a, b).values, np.array([row.number("score") for row in rows]), source)
 
 
 def curve(cosine: Array64, *numbers: float) -> Array64:

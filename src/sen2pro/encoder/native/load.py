@@ -18,7 +18,7 @@ from torch import Tensor
 from sen2pro.encoder import backend
 from sen2pro.encoder.backend import Keys, States, Tokens, check_vocabulary
 from sen2pro.encoder.dropout import KeyedDropout
-from sen2pro.encoder.native.network import FAMILIES, Network, expected
+from sen2pro.encoder.native.network import FAMILIES, Network
 from sen2pro.encoder.native.tokenizer import FastTokenizer, load_tokenizer
 from sen2pro.encoder.packing import Layout
 from sen2pro.errors import Sen2ProError
@@ -159,9 +159,6 @@ def _load(folder: Path, known_hash: str | None, pooling: str | None, rate: float
     if type(max_length) is not int or not 0 < max_length <= config["max_position_embeddings"] - first:
         raise _UnknownPart
     weights = _weights(folder / "model.safetensors", family.prefix)
-    shapes = {name: tuple(tensor.shape) for name, tensor in weights.items()}
-    if depth > len(shapes) or shapes != expected(family, config):
-        raise _UnknownPart
     return NativeModel(
         family=config["model_type"], network=Network(family, config, weights), tokenizer=tokenizer,
         max_length=max_length, hash=known_hash or weights_hash(sorted(weights.items())),

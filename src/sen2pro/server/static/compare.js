@@ -45,13 +45,13 @@ async function orMessage(make) {
 }
 
 function verdict(answer, first, second) {
-  const {probability, similarity, low, high, vaguer, word, coverage} = answer;
+  const {probability, similarity, low, high, vaguer, verdict, coverage} = answer;
   const columns = ['probability', 'similarity', 'low', 'high'];
   const row = [first, second, ...columns.map((name) => rounded(answer[name])), vaguer ?? ''];
-  return h('section', {class: `card verdict ${word}`},
+  return h('section', {class: `card verdict ${verdict}`},
     h('div', {},
       h('p', {class: 'big'}, h('b', {}, percent(probability))),
-      h('h2', {}, WORDS[word]),
+      h('h2', {}, WORDS[verdict]),
       h('p', {}, `Similarity ${similarity.toFixed(1)} of ${HIGHEST}, probably between ${low.toFixed(1)} and ${high.toFixed(1)}.`),
       h('p', {}, vaguer ? `The ${vaguer} sentence is the vaguer one.` : 'Both are about equally specific.'),
       coverage < 0.01 ? h('p', {class: 'note'}, 'The model was not trained on text like this; treat the numbers as a rough guide.') : null,

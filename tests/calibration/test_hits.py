@@ -2,17 +2,12 @@
 
 import json
 import warnings
-from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy.special import expit
-from sklearn.base import clone
-from sklearn.linear_model import LogisticRegression
 
-from sen2pro.calibration.hits import SearchConfidence
-from sen2pro.calibration.search_features import check_hits
-from sen2pro.calibration.search_fitting import choose_both, fit_logistic
+from sen2pro.calibration.hit_features import check_hits
+from sen2pro.calibration.hits import FittedCalibration, SearchConfidence, choose_both
 from sen2pro.errors import Sen2ProError, Sen2ProWarning
 
 K = 6
@@ -31,10 +26,10 @@ def simulated(n, seed=0):
     return np.take_along_axis(scores, order, axis=1), np.take_along_axis(right, order, axis=1)
 
 
-def truth(scores, k):
-    """Return P(one of the first k is right | scores) by Bayes: each hit has odds of exp(3 s - 4.5), none 0.4 / 0.6."""
+def truth(scores):
+    """Return P(right | scores) of each hit by Bayes: each has odds of exp(3 s - 4.5), none 0.4 / 0.6."""
     weights = np.exp(3 * scores - 4.5)
-    return weights[:, :k].sum(axis=1) / (weights.sum(axis=1) + K * 0.4 / 0.6)
+    return weights / (weights.sum(axis=1, keepdims=True) + K * 0.4 / 0.6)
 
 
 @pytest.fixture(scope="module")
@@ -42,20 +37,25 @@ def fitted():
     return SearchConfidence().fit(*simulated(2000))
 
 
-def test_the_probability_is_close_to_the_true_one(fitted):
-    scores, _ = simulated(2000, seed=1)
-    assert np.abs(fitted.probability(scores) - truth(scores, 1)).mean() < 0.04
-
-
-def test_the_probability_within_k_is_close_to_the_true_one_and_grows_with_k(fitted):
+def test_the_probability_of_each_hit_is_close_to_the_true_one(fitted):
     scores, right = simulated(4000, seed=1)
-    within = np.stack([fitted.probability_within(scores, k) for k in range(1, K + 1)], axis=1)
-    assert (np.diff(within, axis=1) >= 0).all()
-    np.testing.assert_allclose(within[:, 0], fitted.probability(scores))
-    for k in (2, 3, K):
-        assert np.abs(within[:, k - 1] - truth(scores, k)).mean() < 0.06
-        # The mean of probabilities is the share of queries, within three standard errors and what 1000 labels tell.
-        assert within[:, k - 1].mean() == pytest.approx(right[:, :k].any(axis=1).mean(), abs=0.05)
+    each = fitted.probability_each(scores)
+    np.testing.assert_allclose(each[:, 0], fitted.probability(scores))
+    assert np.abs(each - truth(scores)).mean(axis=0) == pytest.approx(0, abs=0.04)
+    # The mean of probabilities is the share of right hits, within three standard errors and what 1000 labels tell.
+    assert each.mean(axis=0) == pytest.approx(right.mean(axis=0), abs=0.05)
+
+
+def test_a_calibration_fills_short_lists_and_knows_nothing_beyond_its_depth(fitted):
+    calibration = FittedCalibration(fitted)
+    short, none, long = calibration.probabilities([[2.0, 1.0], [], [3.0] + [0.0] * K])
+    assert short == fitted.probability_each([[2.0] + [1.0] * (K - 1)])[0, :2].tolist()
+    assert none == []
+    assert long == [*fitted.probability_each([[3.0] + [0.0] * (K - 1)])[0], None]
+    assert calibration.threshold(None, 0.95) == 0.5
+    assert calibration.threshold(0.7, 0.95) == fitted.abstain(0.7).threshold
+    with pytest.warns(Sen2ProWarning):
+        assert calibration.threshold(0.9999, 0.95) > 1
 
 
 def test_scores_of_any_scale_and_origin_give_the_same(fitted):
@@ -117,9 +117,9 @@ def test_labels_of_the_first_hit_are_enough_but_for_what_is_said_of_later_ones()
     np.testing.assert_allclose(
         confidence.probability(scores), SearchConfidence().fit(scores, right).probability(scores)
     )
-    for ask in (lambda: confidence.probability_within(scores, 2), lambda: confidence.answer_set(scores)):
-        with pytest.raises(Sen2ProError, match="labels of the first hit alone"):
-            ask()
+    assert np.isnan(confidence.probability_each(scores)[:, 1:]).all()
+    with pytest.raises(Sen2ProError, match="labels of the first hit alone"):
+        confidence.answer_set(scores)
 
 
 def test_twenty_labels_and_lists_of_two_hits_work():
@@ -170,44 +170,40 @@ def test_what_is_saved_says_the_same_when_it_is_loaded(tmp_path):
     np.testing.assert_array_equal(again.answer_set(scores, **lengths), confidence.answer_set(scores, **lengths))
     assert again.abstain(0.7) == confidence.abstain(0.7)
     assert again.report() == confidence.report()
-    assert again.get_params() == confidence.get_params()
+    assert (again.state, again.held_out) == (confidence.state, 0.5)
+    assert SearchConfidence.from_json(confidence.to_json()).state == confidence.state
     again.save(tmp_path / "b")
 
 
-def test_a_folder_of_version_0_6_says_the_same():
-    """The folder was written by 0.6.0, and so were the numbers."""
-    found = SearchConfidence.load(Path(__file__).parents[1] / "saved" / "search")
-    scores, _ = simulated(3, seed=9)
-    assert found.probability(scores) == pytest.approx([0.6272453036080885, 0.3296087360526716, 0.845726953031671])
-    assert found.answer_set(scores).tolist() == [5, 6, 2]
+def changed(content, name, **values):
+    candidate = content["candidate"]
+    return content | {"digest": None, "candidate": candidate | {name: candidate[name] | values}}
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda d: d | {"hits": 7}, "was changed since it was saved"),
-        (lambda d: d | {"digest": None, "model": "x"}, "'model' is not for a file to set"),
-        (lambda d: d | {"digest": None, "format": 9}, "format 9"),
-        (lambda d: d | {"digest": None, "design": ["os"]}, "must be 'first' or"),
-        (lambda d: d | {"digest": None, "design": []}, "'design' must name"),
-        (lambda d: d | {"digest": None, "report": d["report"] | {"gain": 1.0}}, "'report' must have a gain"),
-        (lambda d: d | {"digest": None, "temperature": 0}, "above 0"),
-        (lambda d: d | {"digest": None, "logistic": {"centre": [], "spread": [1], "weights": [1]}}, "as many spreads"),
-        (lambda d: d | {"digest": None, "logistic": {"centre": [], "spread": [], "weights": []}}, "'logistic' must"),
-        (
-            lambda d: d | {"digest": None, "testing": {"scores": [1], "labels": [2]}},
-            "one label, 0 or 1, for each score",
-        ),
+        (lambda d: d | {"hits": 7}, "was changed or damaged since it was saved"),
+        (lambda d: d | {"digest": None, "model": "x"}, "a file may not set 'model'"),
+        (lambda d: d | {"digest": None, "format": 1}, "saved by another version of sen2pro; fit the confidence again"),
+        (lambda d: d | {"digest": None, "hits": 1}, "hits"),
+        (lambda d: changed(d, "fitted", features=["os"]), "the features must be among first, gap"),
+        (lambda d: changed(d, "fitted", features=[]), "there must be features"),
+        (lambda d: changed(d, "fitted", spread=[]), "as many spreads as centres"),
+        (lambda d: changed(d, "fitted", numbers=[1.0]), "do not belong together"),
+        (lambda d: d | {"digest": None, "report": d["report"] | {"gain": 1.0}}, "must have a gain"),
+        (lambda d: d | {"digest": None, "candidate": d["candidate"] | {"temperature": 0}}, "temperature"),
+        (lambda d: d | {"digest": None, "testing": {"scores": [1], "labels": [2]}}, "labels"),
     ],
 )
 def test_a_changed_folder_is_refused(tmp_path, change, message):
     SearchConfidence().fit(*simulated(40)).save(tmp_path / "a")
-    path = tmp_path / "a" / "sen2pro_search_confidence.json"
+    path = tmp_path / "a" / f"{SearchConfidence.FILE}.json"
     content = {k: v for k, v in change(json.loads(path.read_text())).items() if v is not None}
     path.write_text(json.dumps(content))
     with pytest.raises(Sen2ProError, match=message):
         SearchConfidence.load(tmp_path / "a")
-    with pytest.raises(Sen2ProError, match="there is no search confidence"):
+    with pytest.raises(Sen2ProError, match="does not contain a SearchConfidence"):
         SearchConfidence.load(tmp_path)
 
 
@@ -234,9 +230,14 @@ def with_nan(query, hit):
         (SCORES, RIGHT * 2, {}, "true or false"),
         (SCORES, ["yes"] * 40, {}, "true or false"),
         (SCORES[:19], RIGHT[:19], {}, "19 labelled queries are too few: it takes at least 20"),
-        (SCORES, np.ones(40, bool), {}, "the first hit of all 40 queries is right; give queries of both kinds"),
-        (SCORES, np.zeros((40, K)), {}, "the first hit of all 40 queries is wrong"),
-        (SCORES, np.arange(40) < 2, {}, "right for 2 queries and wrong for 38; it takes at least 4 of each"),
+        (SCORES, np.ones(40, bool), {}, "a right first hit for 40 queries and a wrong first hit for 0"),
+        (SCORES, np.zeros((40, K)), {}, "a right first hit for 0 queries and a wrong first hit for 40"),
+        (
+            SCORES,
+            np.arange(40) < 2,
+            {},
+            "a wrong first hit for 38; it takes at least 4 of each",
+        ),
         (SCORES, RIGHT, {"lengths": [1] * 39}, "lengths must have a row for each of the 40 queries"),
         (SCORES, RIGHT, {"lengths": [0] * 40}, "lengths must be above 0, but query 0"),
         (SCORES, RIGHT, {"variances": -np.ones((40, 4))}, "variances must be above 0"),
@@ -251,8 +252,6 @@ def test_what_cannot_be_fitted_is_refused_with_the_remedy(scores, right, more, m
 def test_what_cannot_be_asked_is_refused_with_the_remedy(fitted):
     with pytest.raises(Sen2ProError, match="3 hits of each query, but 6 when fitted"):
         fitted.probability(SCORES[:, :3])
-    with pytest.raises(Sen2ProError, match="k must be a whole number between 1 and 6"):
-        fitted.probability_within(SCORES, 7)
     with pytest.raises(Sen2ProError, match="share must be between 0 and 1"):
         fitted.answer_set(SCORES, share=1.0)
     with pytest.raises(Sen2ProError, match="precision must be between 0 and 1"):
@@ -265,30 +264,17 @@ def test_what_cannot_be_asked_is_refused_with_the_remedy(fitted):
             ask()
 
 
-def test_it_can_be_cloned_and_fitting_again_gives_the_same(fitted):
-    again = clone(fitted).fit(*simulated(2000))
-    np.testing.assert_array_equal(again.probability(SCORES), fitted.probability(SCORES))
-
-
-def test_the_ridge_logistic_is_that_of_scikit_learn():
-    rng = np.random.default_rng(0)
-    x = rng.normal(size=(200, 3))
-    y = (rng.uniform(size=200) < expit(x @ [1, -2, 0.5])).astype(float)
-    x = (x - x.mean(axis=0)) / x.std(axis=0)
-    reference = LogisticRegression(C=0.1, tol=1e-10, max_iter=1000).fit(x, y)
-    ours = fit_logistic(x, y, penalty=10.0)
-    np.testing.assert_allclose(ours.weights[1:], reference.coef_[0], atol=1e-4)
-    np.testing.assert_allclose(ours.weights[0], reference.intercept_[0], atol=1e-3)
-
-
 def test_the_best_with_the_distribution_adds_it_to_the_best_without():
     hits = check_hits(SCORES, np.ones(40), np.ones(40), np.ones((40, 4)), np.ones(40))
     without, with_ = choose_both(hits, RIGHT[:, 0].astype(float))
-    assert with_.fitted.design[: len(without.fitted.design)] == without.fitted.design
-    assert {"variances", "agreement"} & {*with_.fitted.design}
+    base, features = without.fitted.fitted.features, with_.fitted.fitted.features
+    assert features[: len(base)] == base
+    assert {"variances", "agreement"} & {*features}
 
 
-def test_other_columns_than_those_it_was_fitted_with_are_an_error_that_says_so():
-    logistic = fit_logistic(np.array([[0.0], [1.0], [2.0], [3.0]]), np.array([0.0, 0.0, 1.0, 1.0]), penalty=1.0)
-    with pytest.raises(Sen2ProError, match="fitted on 1 numbers of a query, but there are 2"):
-        logistic.logits(np.zeros((3, 2)))
+def test_other_columns_than_those_it_was_fitted_with_are_an_error():
+    telling = np.where(RIGHT[:, :1], 0.1, 5.0) * np.ones((1, 4))
+    confidence = SearchConfidence().fit(SCORES, RIGHT, variances=telling)
+    assert confidence.needs == ("variances",)
+    with pytest.raises(Sen2ProError, match=r"fitted on \d+ numbers per example, but there are \d+"):
+        confidence.probability(SCORES, variances=telling[:, :2])

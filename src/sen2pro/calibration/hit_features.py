@@ -1,31 +1,21 @@
-"""What the list of hits of a query says, as numbers: its scores, and what else is known of query and hits."""
+"""The features of a list of hits: its scores, and what else is known of the query and its hits."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypedDict
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import softmax
 
+from sen2pro.calibration.selection import Mask, Table
 from sen2pro.errors import Sen2ProError, first_line
 from sen2pro.validation import Array64, check_numbers
 
 FEWEST_HITS = 2
-# From the simplest to the largest: of candidates that are about as good, the first is taken. Each starts with the first
-# score.
-DESIGNS = {
-    "first score": ("first",),
-    "first score and gap": ("first", "gap"),
-    "summary of the scores": ("first", "gap", "mean", "spread", "entropy"),
-    "sorted scores": ("sorted",),
-    "summary and sorted scores": ("sorted", "gap", "spread", "entropy"),
-}
-PARTS = tuple(dict.fromkeys(part for design in DESIGNS.values() for part in design))
 DISTRIBUTION = ("variances", "agreement")  # what only a distribution gives
 EXTRAS = ("lengths", "votes", *DISTRIBUTION)
-TEMPERATURES = (0.25, 0.5, 1.0, 2.0)  # of the softmax, in units of the usual spread of a list
 
 
 class Extras(TypedDict, total=False):
@@ -46,26 +36,63 @@ class Hits:
     """The scores of the first k hits of each query (n, k), in descending order, and what else is known (n, columns)."""
 
     scores: Array64
-    lengths: Array64 | None = None
-    votes: Array64 | None = None
-    variances: Array64 | None = None
-    agreement: Array64 | None = None
+    extras: dict[str, Array64]
 
     def __len__(self) -> int:
         return len(self.scores)
 
-    def __getitem__(self, rows: NDArray[Any]) -> Hits:
-        return Hits(self.scores[rows], *(None if x is None else x[rows] for x in map(self.extra, EXTRAS)))
-
-    def extra(self, name: str) -> Array64 | None:
-        """Return one of `EXTRAS`, None if it was not given."""
-        found: Array64 | None = getattr(self, name)
-        return found
+    def __getitem__(self, rows: Mask) -> Hits:
+        return Hits(self.scores[rows], {name: column[rows] for name, column in self.extras.items()})
 
     @property
-    def given(self) -> tuple[str, ...]:
-        """The names of what is known beside the scores."""
-        return tuple(name for name in EXTRAS if self.extra(name) is not None)
+    def spread(self) -> float:
+        """The usual spread of a list."""
+        return float(self.scores.std(axis=1).mean()) or 1.0
+
+    def table(self, features: Sequence[str], temperature: float) -> Table:
+        """Return some features of each list, with the softmax at a temperature.
+
+        >>> check_hits([[0.9, 0.4], [0.6, 0.5]]).table(("first", "gap"), 1.0).values.round(2)
+        array([[0.9, 0.5],
+               [0.6, 0.1]])
+        """
+        parts = {name: self._part(name, temperature) for name in features}
+        names = tuple(name for name, part in parts.items() for _ in range(part.shape[1]))
+        return Table(names, np.concatenate(list(parts.values()), axis=1))
+
+    def _part(self, name: str, temperature: float) -> Array64:
+        s = self.scores
+        if name in EXTRAS:
+            if name not in self.extras:
+                raise Sen2ProError(f"this confidence was fitted with {name}; pass them again: {name}=...")
+            extra = self.extras[name]
+            return extra if name in ("agreement", "votes") else _logarithms(extra)
+        if name == "entropy":
+            return entropy(s, temperature)
+        if name == "sorted":
+            return s
+        summary = {"first": s[:, 0], "gap": s[:, 0] - s[:, 1], "mean": s.mean(axis=1), "spread": s.std(axis=1)}
+        return np.asarray(summary[name][:, None])
+
+
+def _logarithms(values: Array64) -> Array64:
+    """Return the logarithms of variances or lengths, and how far those of queries and of hits are apart."""
+    logs = np.log(values)
+    half = logs.shape[1] // 2  # of queries, then of hits: sentences that mean the same are equally uncertain
+    ratios = np.abs(logs[:, :half] - logs[:, half:]) if logs.shape[1] == 4 else logs[:, :0]
+    return np.concatenate([logs, ratios], axis=1)
+
+
+def entropy(scores: Array64, temperature: float) -> Array64:
+    """Return the entropy of the softmax of each list as a share of the greatest possible one (n, 1).
+
+    >>> entropy(np.array([[1.0, 1.0], [1.0, -99.0]]), 1.0).round(4).tolist()
+    [[1.0], [0.0]]
+    """
+    powers = np.exp((scores - scores.max(axis=1, keepdims=True)) / temperature)
+    p = powers / powers.sum(axis=1, keepdims=True)
+    terms = np.where(p > 0, p * np.log(np.maximum(p, 1e-300)), 0)
+    return np.asarray(-terms.sum(axis=1, keepdims=True) / np.log(scores.shape[1]))
 
 
 def check_hits(
@@ -104,7 +131,8 @@ def check_hits(
     for name, values in (("votes", voted), ("agreement", agreed)):
         if values is not None and ((values < 0) | (values > 1)).any():
             raise Sen2ProError(f"{name} must be a share of the hits, from 0 to 1")
-    return Hits(s, length, voted, variance, agreed)
+    given = zip(EXTRAS, (length, voted, variance, agreed), strict=True)
+    return Hits(s, {name: column for name, column in given if column is not None})
 
 
 def _column(name: str, values: Any, n: int) -> Array64 | None:
@@ -131,42 +159,3 @@ def check_right(right: Any, shape: tuple[int, int]) -> NDArray[np.bool_]:
     if array.dtype.kind not in "biuf" or not np.isin(array, (0, 1)).all():
         raise Sen2ProError("right must be true or false (or 1 and 0) for each hit; of grades, say array >= grade")
     return array.astype(bool).reshape(len(array), -1)
-
-
-def columns(design: tuple[str, ...], hits: Hits, temperature: float) -> Array64:
-    """Return the features (n, columns) of a design: a list of names.
-
-    >>> columns(("first", "gap"), check_hits([[0.9, 0.4], [0.6, 0.5]]), 1.0).round(2)
-    array([[0.9, 0.5],
-           [0.6, 0.1]])
-    """
-    return np.concatenate([_part(name, hits, temperature) for name in design], axis=1)
-
-
-def _part(name: str, hits: Hits, temperature: float) -> Array64:
-    s = hits.scores
-    if name in EXTRAS:
-        extra = hits.extra(name)
-        if extra is None:
-            raise Sen2ProError(f"this confidence was fitted with {name}; pass them again: {name}=...")
-        if name in ("agreement", "votes"):
-            return extra
-        logs = np.log(extra)
-        half = logs.shape[1] // 2  # of queries, then of hits: sentences that mean the same are equally uncertain
-        ratios = np.abs(logs[:, :half] - logs[:, half:]) if logs.shape[1] == 4 else logs[:, :0]
-        return np.concatenate([logs, ratios], axis=1)
-    if name == "sorted":
-        return s
-    return {"first": s[:, :1], "gap": s[:, :1] - s[:, 1:2], "mean": s.mean(axis=1, keepdims=True),
-            "spread": s.std(axis=1, keepdims=True)}[name] if name != "entropy" else entropy(s, temperature)  # fmt: skip
-
-
-def entropy(scores: Array64, temperature: float) -> Array64:
-    """Return the entropy of the softmax of each list as a share of the greatest possible one (n, 1).
-
-    >>> entropy(np.array([[1.0, 1.0], [1.0, -99.0]]), 1.0).round(4).tolist()
-    [[1.0], [0.0]]
-    """
-    p = softmax(scores / temperature, axis=1)
-    terms = np.where(p > 0, p * np.log(np.maximum(p, 1e-300)), 0)
-    return np.asarray(-terms.sum(axis=1, keepdims=True) / np.log(scores.shape[1]))
