@@ -419,7 +419,7 @@ class Sen2Pro:
         """Compare each sentence of `first` with its partner in `second`; all of them take one pass together.
 
         >>> pairs = Sen2Pro().compare_pairs(["It rains.", "It rains."], ["It rains.", "I like tea."])
-        >>> [pair.word for pair in pairs]
+        >>> [pair.verdict for pair in pairs]
         ['likely', 'unlikely']
         """
         from sen2pro.calibration import comparison

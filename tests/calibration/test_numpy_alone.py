@@ -19,7 +19,8 @@ class Model:
     sources = ("model",)
     def signature(self):
         return Signature(*["x"] * 16)
-    estimate = None
+    def estimate(self, sentences):
+        raise NotImplementedError
 
 pairs, search = MatchConfidence.load("pairs", Model()), SearchConfidence.load("search")
 parts = {"model": Gaussian([[1.0, 0.5]], [[0.1, 0.2]])}
@@ -34,7 +35,9 @@ class Model:
     """A model with the signature of the one in `PREDICT`."""
 
     sources = ("model",)
-    estimate = None
+
+    def estimate(self, sentences):
+        raise NotImplementedError
 
     def signature(self):
         from sen2pro.signature import Signature

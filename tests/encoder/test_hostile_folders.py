@@ -16,7 +16,7 @@ from sen2pro.classification import FineTuning, Sen2ProClassifier
 from sen2pro.classification import saved as classifier_files
 from sen2pro.estimation.head import CONFIG, TENSORS, Head
 from sen2pro.estimation.whitening import Whitening
-from sen2pro.io import bundle, documents
+from sen2pro.io import bundle
 
 PERMISSIONS = ("trust_remote_code", "allow_pickle", "device", "revision", "token")
 
@@ -47,7 +47,7 @@ def change(path, **entries):
     found = json.loads(path.read_text())
     found = {**found, **entries}
     found.pop("digest", None)
-    documents.write(path, found)
+    path.write_text(json.dumps({**found, bundle.DIGEST: bundle.digest_of(found)}))
 
 
 CLASSIFIER = f"{classifier_files.NAME}.json"

@@ -62,7 +62,7 @@ def test_more_gaussians_than_a_file_says_are_refused(tmp_path, monkeypatch):  # 
     BATCH.save(tmp_path / "g.parquet")
     says_one = SimpleNamespace(metadata=None, num_rows=1, num_row_groups=1)
     monkeypatch.setattr(pq.ParquetFile, "metadata", property(lambda file: says_one))
-    with pytest.raises(Sen2ProError, match="is not a whole Parquet file: more rows than the 1"):
+    with pytest.raises(Sen2ProError, match="is not a whole Parquet file: more than the 1 rows"):
         Gaussian.load(tmp_path / "g.parquet")
 
 
@@ -89,11 +89,8 @@ def test_a_message_does_not_grow_with_the_file(tmp_path):  # a message of megaby
 
 
 def test_a_damaged_whitening_says_so(tmp_path):  # other numbers
-    data, whitening = originals.whitening()
     path = tmp_path / "w.safetensors"
-    path.write_bytes(data)
-    np.testing.assert_array_equal(Whitening.load(path).kernel, whitening.kernel)
-    path.write_bytes(flipped(data))
+    path.write_bytes(flipped((originals.whitening() / "w.safetensors").read_bytes()))
     with pytest.raises(Sen2ProError, match="was changed or damaged since it was written"):
         Whitening.load(path)
 

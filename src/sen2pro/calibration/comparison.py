@@ -17,15 +17,6 @@ _LIKELY, _UNLIKELY = 0.7, 0.3
 _INDISTINCT = 1 - 1e-6  # a cosine of sentences that the network reads as one and the same
 
 
-def verdict_of(probability: float) -> str:
-    """Return `likely` from 70 % on, `unlikely` up to 30 %, else `unsure`.
-
-    >>> verdict_of(0.7), verdict_of(0.5), verdict_of(0.3)
-    ('likely', 'unsure', 'unlikely')
-    """
-    return "likely" if probability >= _LIKELY else "unlikely" if probability <= _UNLIKELY else "unsure"
-
-
 @dataclass(frozen=True)
 class Comparison:
     """How two sentences compare.
@@ -33,8 +24,8 @@ class Comparison:
     `probability` is that of the same meaning: people would give them at least 4 of 5. `similarity` is the grade to be
     expected, from 0 to 5, and `low` to `high` its 90 % interval. `vaguer` is the sentence that says less, or None if
     the difference is no larger than between two sentences that mean the same. `coverage` is how well the head knows
-    such text (see `Gaussian.coverage`), the lower of both. `variances` are the total
-    variances of the first and of the second sentence, for each source (`model` and `data`).
+    such text (see `Gaussian.coverage`), the lower of both. `variances` are the total variances of the first and of the
+    second sentence, for each source (`model` and `data`).
     """
 
     probability: float
@@ -48,7 +39,7 @@ class Comparison:
     @property
     def verdict(self) -> str:
         """`likely` from 70 % on, `unlikely` up to 30 %, else `unsure`."""
-        return verdict_of(self.probability)
+        return "likely" if self.probability >= _LIKELY else "unlikely" if self.probability <= _UNLIKELY else "unsure"
 
     def __str__(self) -> str:
         vaguer = (

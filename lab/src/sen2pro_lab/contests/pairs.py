@@ -109,7 +109,7 @@ def _encoded(lab: Lab, rows: list[Row], labels: Array64) -> Labelled:
     numbers = {text: i for i, text in enumerate(dict.fromkeys(text for pair in pairs for text in pair))}
     texts = list(numbers)
     parts = lab.parts(texts)
-    words = np.array([len(text.split()) for text in texts], np.float64)
+    words = np.array([len(text.split()) for text in texts])
     every = Encoded(lab.vectors(texts), parts, lab.join(parts), words)
     left, right = (every[[numbers[pair[side]] for pair in pairs]] for side in (0, 1))
     known: dict[tuple[str, ...], int] = {}
