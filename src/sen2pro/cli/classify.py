@@ -111,7 +111,7 @@ def train(
 
 def _print_choice(classifier: Sen2ProClassifier, by: str, finetune: bool) -> None:
     """Print the settings that were chosen, and how good they are."""
-    from sen2pro.classification.training import FEWEST_JUDGES
+    from sen2pro.classification.finetune import FEWEST_JUDGES
 
     choice, classes, console = classifier.choice_, len(classifier.classes_), Console()
     few = f" (from fewer than {FEWEST_JUDGES} sentences, only the temperature)" if finetune else ""
