@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import tempfile
 import threading
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -340,6 +341,13 @@ class TransformersModel:
             self.source.save_pretrained(str(folder))
             if not is_sentence_transformer(self.source):
                 self.source_tokenizer.save_pretrained(str(folder))
+
+    def to_files(self) -> dict[str, bytes]:
+        """Return the files of the whole model, for a pickle: a network with the hooks of its library cannot be one."""
+        with tempfile.TemporaryDirectory() as folder:
+            self.save(Path(folder))
+            paths = [path for path in Path(folder).rglob("*") if path.is_file()]
+            return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
 
 
 def is_sentence_transformer(model: Any) -> bool:
