@@ -36,9 +36,8 @@ from sen2pro.calibration.selection import (
 from sen2pro.distances import distance_pairwise
 from sen2pro.errors import Sen2ProError, Sen2ProWarning, short_repr
 from sen2pro.estimation.encoded import Encoded
-from sen2pro.gaussian import Gaussian
+from sen2pro.gaussian import Gaussian, is_far
 from sen2pro.io.atomic import check_path
-from sen2pro.io.encoding import is_far
 from sen2pro.signature import MATTERS, Signature
 from sen2pro.validation import Array, Array64, as_list, check_sentences, parse_fraction
 
