@@ -28,7 +28,7 @@ NUMBERS = {name: Expected("F64", dimensions) for name, dimensions in
            (("matrix", 2), ("bias", 1), ("mean_centre", 1), ("variance_centre", 1))}  # fmt: skip
 
 
-class Recipe(FileSettings, kw_only=True):
+class Recipe(FileSettings, frozen=True, kw_only=True):
     """The settings that make the same model again."""
 
     model: str
