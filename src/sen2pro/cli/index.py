@@ -70,8 +70,9 @@ def index(
     documents are ranked by the cosine of their means.
     """
     from sen2pro.jobs import shards_for
-    from sen2pro.search.index import Index, search_model
+    from sen2pro.search.index import Index
     from sen2pro.search.stores import is_address
+    from sen2pro.search.vectors import search_model
 
     first = encode_first(workers, restart=restart, encoded=encoded)
     store = output if is_address(output) else None
@@ -122,8 +123,9 @@ def index(
 def _check_before(model: Sen2Pro, metadata: list[str], more: dict[str, Any]) -> None:
     """Say what is wrong with the index to be made before hours are spent on encoding."""
     from sen2pro.search.documents import check_key
-    from sen2pro.search.index import DUPLICATES, describe, prompt_of_documents
+    from sen2pro.search.index import DUPLICATES
     from sen2pro.search.stores import check_new
+    from sen2pro.search.vectors import describe, prompt_of_documents
 
     if prompt := prompt_of_documents(model):
         raise Sen2ProError(
