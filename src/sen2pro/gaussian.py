@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sen2pro.errors import Sen2ProError, short_repr
+from sen2pro.io import gaussians
+from sen2pro.io.atomic import check_path, read_unchanged
 from sen2pro.signature import Signature, merged
 from sen2pro.validation import Array, Array64, as_list, check_numbers, check_seed, check_whole, place
 
@@ -223,17 +225,57 @@ class Gaussian:
         overwrite: bool = False,
     ) -> None:  # fmt: skip
         """Write to a `.parquet` or `.safetensors` file; ids and texts go into columns of a Parquet file."""
-        from sen2pro.io.gaussians import GaussianWriter
-
-        with GaussianWriter(path, overwrite=overwrite) as writer:
+        with gaussians.GaussianWriter(path, overwrite=overwrite) as writer:
             writer.write(self, ids=ids, texts=texts)
 
     @staticmethod
     def load(path: str | Path, *, verify: bool = True) -> Gaussian:
-        """Read what `save` or `sen2pro encode` wrote; `sen2pro.io.gaussians.read` also gives the ids and texts.
+        """Read what `save` or `sen2pro encode` wrote; `sen2pro.gaussian.read` also gives the ids and texts.
 
         `verify` compares the content with the digest in the file: less than a tenth of the time that reading takes.
         """
-        from sen2pro.io.gaussians import read
-
         return read(path, verify=verify).gaussian
+
+
+class Stored(NamedTuple):
+    """The content of a file: the Gaussians and, where they were kept, their ids and texts."""
+
+    gaussian: Gaussian
+    ids: list[str] | None
+    texts: list[str] | None
+
+    def find(self, id: str) -> Gaussian:
+        """Return the Gaussian with this id; an id of several rows is an error.
+
+        >>> g = Gaussian([[0.0], [1.0]], [[1.0], [1.0]])
+        >>> Stored(g, ["a", "b"], None).find("b").mean
+        array([1.], dtype=float32)
+        """
+        if self.ids is None:
+            raise Sen2ProError("no ids were kept in this file; write it with ids=...")
+        rows = [row for row, each in enumerate(self.ids) if each == id]
+        if not rows:
+            raise Sen2ProError(f"there is no id {id!r} among {len(self.ids)}")
+        if len(rows) > 1:
+            raise Sen2ProError(f"the id {id!r} is in {len(rows)} rows, for instance {rows[0]} and {rows[1]}")
+        return self.gaussian[rows[0]]
+
+
+def read(path: str | Path, *, verify: bool = True) -> Stored:
+    """Read Gaussians, ids and texts from a file that `Gaussian.save` or `sen2pro encode` wrote, or a folder of shards.
+
+    Types, shapes and sizes are checked before anything is read. Rows without a value, and numbers that are not finite,
+    are refused. `verify` compares the content with its digest; a file without one, of a version before 0.5, is read
+    with a warning.
+    """
+    path = check_path(path)
+
+    def content() -> Stored:
+        batch = gaussians.read(path, verify=verify)
+        try:
+            gaussian = Gaussian(batch.mean, batch.variance, batch.signature, batch.coverage, copy=False)
+        except Sen2ProError as error:
+            raise Sen2ProError(f"{path}: {error}") from None
+        return Stored(gaussian, batch.ids, batch.texts)
+
+    return read_unchanged(path, content)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass, fields, replace
 
-from sen2pro.errors import Sen2ProError
-from sen2pro.io import documents
+from sen2pro.errors import Sen2ProError, has_surrogates, short_repr
 
 # What two results must agree on before they may be compared.
 MATTERS = ("hash", "pooling", "geometry", "whitening", "uncertainty", "dropout", "edits", "combine", "estimator")
@@ -57,8 +56,13 @@ class Signature:
     @classmethod
     def from_json(cls, text: str) -> Signature:
         """Read what `to_json` wrote, also by a version with other fields: what is missing reads `unknown`."""
-        kept = documents.parse(text, "the signature")
-        documents.mapping(documents.TEXT)(kept, "the signature")
+        try:
+            kept = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise Sen2ProError(f"the signature is not JSON ({error})") from None
+        texts = kept.values() if isinstance(kept, dict) else [None]
+        if not all(isinstance(each, str) and not has_surrogates(each) for each in texts):
+            raise Sen2ProError(f"the signature must be a JSON object of texts, not {short_repr(kept)}")
         return cls(**{field.name: kept.get(field.name, "unknown") for field in fields(cls)})
 
 

@@ -16,7 +16,8 @@ from typer.testing import CliRunner
 
 from sen2pro import Gaussian, Sen2Pro
 from sen2pro.cli.app import app
-from sen2pro.io.gaussians import GaussianWriter, read
+from sen2pro.gaussian import read
+from sen2pro.io.gaussians import GaussianWriter
 
 PNG = b"\x89PNG\r\n\x1a\n"
 

@@ -23,7 +23,8 @@ from test_killed_runs import spawn, stop, units, wait_for
 
 from sen2pro import Gaussian, Sen2Pro, Sen2ProError, Sen2ProWarning
 from sen2pro.cli import options
-from sen2pro.io.gaussians import GaussianWriter, read
+from sen2pro.gaussian import read
+from sen2pro.io.gaussians import GaussianWriter
 from sen2pro.jobs import encode_files, shards_for
 from sen2pro.search import Index
 

@@ -5,7 +5,7 @@ from sen2pro.calibration import MatchConfidence, SearchConfidence
 from sen2pro.classification import FineTuning, Sen2ProClassifier
 from sen2pro.cli.app import app, main
 from sen2pro.errors import Sen2ProError, Sen2ProWarning
-from sen2pro.io.gaussians import read
+from sen2pro.gaussian import read
 from sen2pro.search import Index, find_duplicates
 
 __all__ = [

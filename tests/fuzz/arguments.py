@@ -19,7 +19,7 @@ from sen2pro import Gaussian, Sen2Pro, Sen2ProError, distance, distance_pairwise
 from sen2pro.cli.app import app
 from sen2pro.cli.options import parse_samples
 from sen2pro.distances import METRICS
-from sen2pro.io.gaussians import read
+from sen2pro.gaussian import read
 from sen2pro.io.inputs import sentences
 
 NUMBERS = (0.0, -0.0, 1.0, -1.0, 0.5, 1e-45, 1e-38, 1e-20, 1e15, 1e19, 1e30, 3e38, -3e38, float("nan"), float("inf"))

@@ -24,7 +24,8 @@ from sen2pro.estimation.analytic import Correction
 from sen2pro.estimation.head import _BASIS, Coverage, Head, Linear
 from sen2pro.estimation.shrinkage import Strength
 from sen2pro.estimation.specificity import SpecificityHead
-from sen2pro.io.gaussians import GaussianWriter, Stored
+from sen2pro.gaussian import Stored
+from sen2pro.io.gaussians import GaussianWriter
 from sen2pro.sampling.states import States
 
 K = 4  # dimensions of what is made by hand

@@ -14,8 +14,9 @@ from fuzz import originals
 from fuzz.engine import Case, Family, Wrong
 from fuzz.mutations import rewritten, spelled, spoiled
 from fuzz.stored import changed_file, check_same, check_valid
+from sen2pro.gaussian import Stored, read
 from sen2pro.io import bundle, shards
-from sen2pro.io.gaussians import GaussianWriter, Stored, read
+from sen2pro.io.gaussians import GaussianWriter
 from sen2pro.io.inputs import InputFile
 from sen2pro.jobs.run_folder import PLAN, Plan, RunFolder
 from sen2pro.jobs.workers import Report
@@ -78,7 +79,7 @@ def _shards() -> tuple[dict[str, bytes], Stored]:
         with GaussianWriter(folder / shards.name(number)) as writer:
             writer.write(whole.gaussian[rows], ids=whole.ids[rows], texts=whole.texts[rows])
             writer.notes["sen2pro.unit"] = Report(rows=rows.stop - rows.start).to_json()
-        entries.append({"rows": rows.stop - rows.start, "digest": writer.digest})
+        entries.append(shards.Shard(rows=rows.stop - rows.start, digest=writer.digest))
     shards.write_manifest(folder, entries, [("a.txt, line 7", "blank")])
     return originals.contents(folder), whole
 

@@ -25,8 +25,8 @@ from sen2pro.encoder.find import check_folder
 from sen2pro.errors import has_surrogates
 from sen2pro.estimation import analytic
 from sen2pro.estimation.head import CONFIG, TENSORS, Head
+from sen2pro.gaussian import Stored, read
 from sen2pro.io import documents
-from sen2pro.io.gaussians import Stored, read
 from sen2pro.model import _saved_settings
 from sen2pro.signature import Signature
 

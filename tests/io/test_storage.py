@@ -12,7 +12,8 @@ from test_gaussian import signature
 
 from sen2pro import Gaussian, Sen2ProError
 from sen2pro.errors import Sen2ProWarning
-from sen2pro.io.gaussians import GaussianWriter, Stored, read
+from sen2pro.gaussian import Stored, read
+from sen2pro.io.gaussians import GaussianWriter
 
 SUFFIXES = ["parquet", "safetensors"]
 
@@ -311,11 +312,11 @@ def test_a_signature_that_is_none_is_refused(tmp_path, suffix, wrong):
 
 def test_duplicate_ids_are_warned_of_and_cannot_be_looked_up(tmp_path):
     path = tmp_path / "g.parquet"
-    with pytest.warns(Sen2ProWarning, match="1 of 4 ids in .* for instance that of row 3, which is that of row 1 too"):
+    with pytest.warns(Sen2ProWarning, match="1 of 4 ids in .* are duplicates .e.g. rows 1 and 3"):
         gaussian().save(path, ids=["a", "b", "c", "b"])
     stored = read(path)
     assert stored.find("c") == gaussian()[2]
-    with pytest.raises(Sen2ProError, match="the id 'b' stands in 2 rows, for instance 1 and 3"):
+    with pytest.raises(Sen2ProError, match="the id 'b' is in 2 rows, for instance 1 and 3"):
         stored.find("b")
     with pytest.raises(Sen2ProError, match="there is no id 'z' among 4"):
         stored.find("z")

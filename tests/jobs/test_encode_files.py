@@ -29,8 +29,9 @@ from scale_runs import (
 from test_cli import run
 
 from sen2pro import Gaussian, Sen2Pro, Sen2ProError, Sen2ProWarning
+from sen2pro.gaussian import read
 from sen2pro.io import shards
-from sen2pro.io.gaussians import read, stream
+from sen2pro.io.gaussians import stream
 from sen2pro.io.inputs import Inputs, expand
 from sen2pro.jobs import Summary, encode_files, workers
 from sen2pro.jobs.workers import Report
@@ -123,7 +124,7 @@ def test_a_folder_of_shards_is_read_like_a_file(model, source, texts, tmp_path):
     whole, parts = read(tmp_path / "one.parquet"), read(tmp_path / "shards")
     assert (parts.gaussian, parts.texts) == (whole.gaussian, whole.texts)
     assert Gaussian.load(tmp_path / "shards") == whole.gaussian
-    assert sum(len(piece.gaussian) for piece in stream(tmp_path / "shards", 100)) == ROWS
+    assert sum(len(piece) for piece in stream(tmp_path / "shards", 100)) == ROWS
     assert len(read(tmp_path / "shards" / "shard-000003.parquet").gaussian) == ROWS - 768  # each is a file of its own
     result = run("show", tmp_path / "shards", "-n", "2")
     output = " ".join(result.output.split())
@@ -449,7 +450,7 @@ def test_rows_that_cannot_be_read_are_skipped_and_listed(model, texts, tmp_path)
     output, faulty = " ".join(result.output.split()), (11, 301, 302, 601)
     assert (result.exit_code, "597 sentences" in output, "4 rows skipped" in output) == (0, True, True)
     assert all(f"skipped: {source}, line {number}: " in output for number in faulty)
-    assert [place for place, _ in shards.manifest(tmp_path / "g")["skipped"]] == [f"{source}, line {n}" for n in faulty]
+    assert [place for place, _ in shards.manifest(tmp_path / "g").skipped] == [f"{source}, line {n}" for n in faulty]
     assert read(tmp_path / "g").texts == [text for n, text in enumerate(texts[:600]) if n not in (10, 300, 301)]
 
 
@@ -468,8 +469,8 @@ def test_many_skipped_rows_are_counted_and_the_first_are_named(model, texts, tmp
     if not as_shards:
         assert Report.of_file(output) == summary.report
         return
-    assert shards.manifest(output)["skipped_rows"] == rows // 10
-    assert [place for place, _ in shards.manifest(output)["skipped"]] == first
+    assert shards.manifest(output).skipped_rows == rows // 10
+    assert [place for place, _ in shards.manifest(output).skipped] == first
     if rows == ROWS:
         second = Report.of_file(output / shards.name(1))
         assert [place for place, _ in second.skipped] == [f"{source}, line {number}" for number in (261, 271, 281)]

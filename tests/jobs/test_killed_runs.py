@@ -18,8 +18,8 @@ from test_cli import run
 from test_cli import spawn as start
 
 from sen2pro import Gaussian, Sen2ProError
+from sen2pro.gaussian import read
 from sen2pro.io.atomic import new_folder, remove_abandoned, replacing, write_text
-from sen2pro.io.gaussians import read
 from sen2pro.jobs import workers
 
 pytestmark = pytest.mark.slow

@@ -11,8 +11,8 @@ import pytest
 from scale_runs import ROWS, SAMPLES, model, names, small_units, some_texts, stopped, texts, undisturbed, write_lines
 
 from sen2pro import Gaussian, Sen2Pro, Sen2ProError
+from sen2pro.gaussian import read
 from sen2pro.io.atomic import replacing
-from sen2pro.io.gaussians import read
 from sen2pro.jobs import encode_files, shards_for
 
 

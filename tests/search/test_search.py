@@ -8,6 +8,7 @@ import sys
 import msgspec
 import numpy as np
 import pytest
+from safetensors.numpy import load_file
 from search_stores import Server, fitted_confidence, shared_server, some_texts
 
 from sen2pro import Gaussian, Sen2Pro, Sen2ProError, Sen2ProWarning
@@ -387,7 +388,7 @@ def test_a_graph_that_leads_out_of_its_arrays_is_refused(plain, texts, tmp_path,
     """The numbers themselves are checked before FAISS follows them."""
     Index.build(plain, texts, kind="hnsw").save(tmp_path / "index")
     (path,) = (tmp_path / "index").glob("graph-*")
-    graph = tensors.read_arrays(path, ("levels", "neighbours", "entry"))
+    graph = load_file(path)
     edit(graph)
     tensors.write(path, graph)
     digest = faiss_folder.digest_of(path)

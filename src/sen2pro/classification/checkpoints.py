@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from sen2pro.errors import Sen2ProError
 from sen2pro.io import documents
 from sen2pro.io.atomic import replacing
-from sen2pro.io.gaussians import ContentDigest
+from sen2pro.io.bundle import ContentDigest
 from sen2pro.io.tensors import read_header
 
 T = TypeVar("T")

@@ -200,7 +200,8 @@ def _load(
 
 def _check_encoded(path: str | Path, *, ids: bool) -> None:
     """Say what a file or folder of Gaussians lacks, before a classifier is loaded."""
-    from sen2pro.io.gaussians import outline, stream
+    from sen2pro.io.gaussians import stream
+    from sen2pro.io.shards import outline
 
     found = outline(path)
     if "text" not in found.strings or (ids and "id" not in found.strings):
@@ -213,13 +214,16 @@ def _check_encoded(path: str | Path, *, ids: bool) -> None:
 
 def _from_encoded(classifier: Sen2ProClassifier, path: str | Path) -> Iterator[tuple[list[Record], Array64]]:
     """Yield the rows of a file or folder of Gaussians, which are not encoded again, with their probabilities."""
-    from sen2pro.io.gaussians import outline, stream
+    from sen2pro.gaussian import Gaussian
+    from sen2pro.io.gaussians import stream
+    from sen2pro.io.shards import outline
 
     with progress(outline(path).rows, None, unit="sentences", title="classifying") as advance:
         for piece in stream(path, _CHUNK, verify=False):
-            names: Sequence[str | None] = piece.ids or [None] * len(piece.gaussian)
+            names: Sequence[str | None] = piece.ids or [None] * len(piece)
             records = [Record(id, text) for id, text in zip(names, piece.texts or (), strict=True)]
-            yield records, classifier.predict_proba(piece.gaussian)
+            gaussian = Gaussian(piece.mean, piece.variance, piece.signature, piece.coverage, copy=False)
+            yield records, classifier.predict_proba(gaussian)
             advance(len(records))
 
 

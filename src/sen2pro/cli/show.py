@@ -19,7 +19,7 @@ def show(
     from rich.table import Table
     from rich.text import Text
 
-    from sen2pro.io.gaussians import read
+    from sen2pro.gaussian import read
 
     stored = read(file)
     gaussian = stored.gaussian

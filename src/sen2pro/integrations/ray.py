@@ -12,8 +12,8 @@ from typing import Any
 from ray.data import ActorPoolStrategy, Dataset
 
 from sen2pro.errors import Sen2ProError, one_of
-from sen2pro.io.gaussians import COLUMNS
 from sen2pro.io.inputs import Record
+from sen2pro.io.shards import COLUMNS
 from sen2pro.jobs.workers import RowOptions, encode_chunk, load_model
 from sen2pro.model import Sen2Pro
 from sen2pro.settings import Settings
@@ -98,19 +98,18 @@ class _BatchEncoder:
             piece, report = encode_chunk(self._model, rows, RowOptions(texts=False, skip_faults=self._how.skip_faults))
             poisoned = {int(place.rsplit(" ", 1)[1]) for place, _ in report.skipped}
             kept = [number for number in kept if number not in poisoned]
-            gaussian, totals = piece.gaussian, piece.totals
         if not kept:  # an empty batch has the columns of a full one
-            full, _ = encode_chunk(self._model, [("", Record(None, "a", ""))], RowOptions(texts=False))
-            gaussian, totals = full.part(0, 0).gaussian, full.part(0, 0).totals
+            piece, _ = encode_chunk(self._model, [("", Record(None, "a", ""))], RowOptions(texts=False))
+            piece = piece[:0]
         result = table.take(kept) if len(kept) < len(table) else table
-        columns: dict[str, Any] = {"total_variance": gaussian.total_variance, **totals}
-        if gaussian.coverage is not None:
-            columns["coverage"] = gaussian.coverage
+        columns: dict[str, Any] = {"total_variance": piece.variance.sum(axis=-1, dtype=float), **piece.totals}
+        if piece.coverage is not None:
+            columns["coverage"] = piece.coverage
         for name, numbers in columns.items():
             result = result.append_column(name, pa.array(numbers))
         for name in ("mean", "variance"):
-            flat = pa.array(getattr(gaussian, name).reshape(-1))
-            result = result.append_column(name, pa.FixedSizeListArray.from_arrays(flat, gaussian.dim))
+            flat = pa.array(getattr(piece, name).reshape(-1))
+            result = result.append_column(name, pa.FixedSizeListArray.from_arrays(flat, piece.mean.shape[-1]))
         return result
 
 

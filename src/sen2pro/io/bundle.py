@@ -18,18 +18,19 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
+import xxhash
 from numpy.typing import NDArray
 
 from sen2pro.errors import Sen2ProError, has_surrogates, short_repr
-from sen2pro.io import tensors
-from sen2pro.io.atomic import check_path, write_text
-from sen2pro.io.tensors import Expected
+from sen2pro.io.atomic import check_path, replacing, write_text
 
 LARGEST = 64 << 20  # bytes of a JSON file
 DIGEST = "digest"
@@ -60,7 +61,7 @@ def save(
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     if arrays:
-        tensors.write(folder / f"{name}.safetensors", arrays)
+        write_arrays(folder / f"{name}.safetensors", arrays)
     content = msgspec.to_builtins(config)
     content[DIGEST] = digest_of(content, arrays)
     write_text(folder / f"{name}.json", json.dumps(content, indent=2, ensure_ascii=False) + "\n")
@@ -74,7 +75,7 @@ def load(
     content = read_json(path)
     digest = content.pop(DIGEST, None)
     config = convert(content, kind, str(path))
-    arrays = tensors.read(path.with_suffix(".safetensors"), expected) if expected else {}
+    arrays = read_arrays(path.with_suffix(".safetensors"), expected) if expected else {}
     if digest is not None and digest not in (digest_of(content, arrays), digest_of(content)):
         # Up to version 0.11 the digest was of the settings alone.
         raise Sen2ProError(
@@ -132,3 +133,109 @@ def digest_of(content: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]] | N
         state.update(f"{name} {array.dtype.str} {array.shape}".encode())
         state.update(array.reshape(-1).view(np.uint8).data)
     return state.hexdigest()[:32]
+
+
+class Expected(NamedTuple):
+    """The type and shape that an array must have; axes of one name have one size in all arrays, a number is a size."""
+
+    type: str  # F32, or several: F16 or F32
+    axes: int | str  # how many, or their names: "k dim"
+
+
+class Header(NamedTuple):
+    """The beginning of a safetensors file: type and shape of each array, and the metadata."""
+
+    arrays: dict[str, tuple[str, tuple[int, ...]]]
+    metadata: dict[str, str]
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    from safetensors import SafetensorError, safe_open
+
+    if not path.is_file():
+        raise Sen2ProError(f"there is no file {path}")
+    try:
+        with safe_open(path, "np") as file:
+            yield file
+    except SafetensorError as error:
+        raise Sen2ProError(f"{path} is not a whole safetensors file: {error}") from None
+
+
+def read_header(path: str | Path) -> Header:
+    """Read names, types, shapes and metadata, and no number; a file that is longer or shorter is refused."""
+    with _opened(check_path(path)) as file:
+        slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+        arrays = {name: (each.get_dtype(), tuple(each.get_shape())) for name, each in slices.items()}
+        return Header(arrays, dict(file.metadata() or {}))
+
+
+def read_arrays(path: str | Path, expected: Mapping[str, Expected], *, finite: bool = True) -> dict[str, NDArray[Any]]:
+    """Read the expected arrays of a safetensors file after a check of the header; floats must be `finite`."""
+    path = check_path(path)
+    _check_shapes(read_header(path), expected, str(path))
+    with _opened(path) as file:
+        arrays = {name: file.get_tensor(name) for name in expected}
+    for name, array in arrays.items():
+        if finite and array.dtype.kind == "f" and not np.isfinite(array).all():
+            raise Sen2ProError(f"{path}: {name!r} has numbers that are not finite")
+    return arrays
+
+
+def _check_shapes(header: Header, expected: Mapping[str, Expected], place: str) -> None:
+    """Refuse a file that lacks an array, or has one of another type or shape."""
+    sizes: dict[str, int] = {}
+    for name, (kind, axes) in expected.items():
+        if name not in header.arrays:
+            raise Sen2ProError(f"{place} has no tensor {name!r}")
+        found, shape = header.arrays[name]
+        if found not in kind.split(" or "):
+            raise Sen2ProError(f"{place}: the numbers of {name!r} must be {kind}, not {found}")
+        named = axes.split() if isinstance(axes, str) else [f"{name} {axis}" for axis in range(axes)]
+        if len(shape) != len(named):
+            raise Sen2ProError(f"{place}: {name!r} must have {len(named)} dimensions, not the shape {list(shape)}")
+        for axis, size in zip(named, shape, strict=True):
+            sizes.setdefault(axis, int(axis) if axis.isdigit() else size)
+        wanted = tuple(sizes[axis] for axis in named)
+        if shape != wanted:
+            raise Sen2ProError(f"{place}: {name!r} must have shape {list(wanted)}, not {list(shape)}")
+
+
+def write_arrays(path: str | Path, arrays: Mapping[str, NDArray[Any]], metadata: dict[str, str] | None = None) -> None:
+    """Write arrays to a safetensors file, whole or not at all."""
+    from safetensors.numpy import save_file
+
+    with replacing(path) as temporary:
+        save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, temporary, metadata)
+
+
+class ContentDigest:
+    """The digest of the columns of a file, whatever its format and however it was cut into batches.
+
+    >>> whole, parts = ContentDigest(), ContentDigest()
+    >>> whole.numbers("mean", np.arange(4, dtype=np.float32))
+    >>> parts.numbers("mean", np.arange(2, dtype=np.float32))
+    >>> parts.numbers("mean", np.arange(2, 4, dtype=np.float32))
+    >>> whole.value(rows=2) == parts.value(rows=2), whole.value(rows=2) == whole.value(rows=4)
+    (True, False)
+    """
+
+    def __init__(self) -> None:
+        self._columns: defaultdict[str, Any] = defaultdict(xxhash.xxh3_128)
+
+    def numbers(self, column: str, values: NDArray[Any]) -> None:
+        """Add numbers to a column."""
+        if values.size:
+            self._columns[column].update(np.ascontiguousarray(values, values.dtype.newbyteorder("<")))
+
+    def texts(self, column: str, values: Sequence[str]) -> None:
+        """Add texts to a column."""
+        for value in values:
+            encoded = value.encode("utf-8", "surrogatepass")
+            self._columns[column].update(b"%d:" % len(encoded) + encoded)
+
+    def value(self, **about: Any) -> str:
+        """Return the digest of all columns and of what else is said about them, which JSON must be able to spell."""
+        columns = {name: state.hexdigest() for name, state in self._columns.items()}
+        content = json.dumps({"columns": columns, "about": about}, sort_keys=True)
+        return f"xxh3-128:{xxhash.xxh3_128_hexdigest(content.encode())}"

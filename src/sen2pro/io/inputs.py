@@ -13,8 +13,8 @@ from typing import Any, Generic, TypeVar
 
 from sen2pro.errors import Sen2ProError, has_surrogates, one_of, short_repr
 from sen2pro.io.atomic import check_path
-from sen2pro.io.gaussians import COLUMNS, outline
 from sen2pro.io.rows import LONGEST_LINE, Choose, Digest, Fault, Row, file_digest, kind_of, read_rows, shown_name
+from sen2pro.io.shards import COLUMNS, outline
 from sen2pro.progress import progress
 from sen2pro.validation import check_whole, is_blank
 

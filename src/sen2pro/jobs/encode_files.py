@@ -16,7 +16,7 @@ from pathlib import Path
 
 from sen2pro.errors import Sen2ProError, one_of
 from sen2pro.io.atomic import FULL_DISK, check_path
-from sen2pro.io.gaussians import GaussianWriter, Piece
+from sen2pro.io.gaussians import GaussianBatch, GaussianWriter
 from sen2pro.io.inputs import InputFile, Inputs, expand
 from sen2pro.io.rows import LONGEST_LINE
 from sen2pro.jobs import workers as encoders
@@ -261,7 +261,7 @@ class _Run:
         assert model is not None
         with progress(total, self.show, unit="sentences") as advance:
 
-            def pieces() -> Iterator[Piece]:
+            def pieces() -> Iterator[GaussianBatch]:
                 for unit in cut_into_units(self.inputs.rows(), self.options):
                     piece, report = encode_unit(model, unit, self.options, advance)
                     self.report += report

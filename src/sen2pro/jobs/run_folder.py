@@ -22,9 +22,10 @@ from sen2pro.errors import Sen2ProError, Sen2ProWarning, first_line, join_names,
 from sen2pro.io import bundle, encoding, shards
 from sen2pro.io.atomic import abandoning, locked, remove_abandoned, replacing
 from sen2pro.io.bundle import Count
-from sen2pro.io.gaussians import KEPT_TYPES, GaussianWriter, Piece, outline, read, stream
+from sen2pro.io.gaussians import GaussianBatch, GaussianWriter, read, stream
 from sen2pro.io.inputs import InputFile
 from sen2pro.io.rows import machine_trouble
+from sen2pro.io.shards import KEPT_TYPES, outline
 from sen2pro.jobs.workers import NOTE, UNIT, Report
 from sen2pro.signature import Signature
 
@@ -194,13 +195,13 @@ class RunFolder:
         """Return the report of all units."""
         return sum((Report.of_file(self.shard(number)) for number in range(plan.units)), Report())
 
-    def pieces(self, plan: Plan) -> Iterator[Piece]:
+    def pieces(self, plan: Plan) -> Iterator[GaussianBatch]:
         """Yield the rows of each unit in their order. A file whose digest is wrong is deleted."""
         for number in range(plan.units):
             path = self.shard(number)
             try:
                 found = list(stream(path, plan.unit))
-                yield from found or [Piece(read(path).gaussian, None, None, {}, {})]
+                yield from found or [read(path)]
             except Sen2ProError as error:
                 _check_readable(path, error)
                 path.unlink(missing_ok=True)
@@ -241,7 +242,7 @@ class RunFolder:
     def list_shards(self, plan: Plan, report: Report) -> None:
         """Write the list of the shards: the folder can be read as one of shards."""
         found = [outline(self.shard(number)) for number in range(plan.units)]
-        entries = [{"rows": each.rows, "digest": each.digest} for each in found]
+        entries = [shards.Shard(rows=each.rows, digest=each.digest or "") for each in found]
         shards.write_manifest(self.path, entries, report.skipped, report.skipped_rows)
 
     def become_output(self) -> None:
@@ -265,16 +266,16 @@ class RunFolder:
 
 
 def write_pieces(
-    pieces: Iterator[Piece], writer: GaussianWriter, advance: Callable[[float], None] = lambda _: None
+    pieces: Iterator[GaussianBatch], writer: GaussianWriter, advance: Callable[[float], None] = lambda _: None
 ) -> None:
     """Write one group of rows for each unit that has any; of an input without rows, an empty one."""
     first, rows = None, 0
     for piece in pieces:
-        first = first or piece
-        rows += len(piece.gaussian)
-        if len(piece.gaussian):
+        first = piece if first is None else first
+        rows += len(piece)
+        if len(piece):
             piece.write_to(writer)
-            advance(len(piece.gaussian))
+            advance(len(piece))
     if not rows and first is not None:
         first.write_to(writer)
 

@@ -16,7 +16,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -24,13 +24,14 @@ from typing import Any
 import msgspec
 
 from sen2pro.errors import Sen2ProError, Sen2ProWarning, TruncationWarning, first_line
+from sen2pro.gaussian import Gaussian
 from sen2pro.io import bundle, encoding
 from sen2pro.io.atomic import remove_abandoned
 from sen2pro.io.bundle import Count
-from sen2pro.io.gaussians import GaussianWriter, Piece, joined, outline
+from sen2pro.io.gaussians import GaussianBatch, GaussianWriter, joined
 from sen2pro.io.inputs import Record, printable
 from sen2pro.io.rows import Fault
-from sen2pro.io.shards import MOST_SKIPPED
+from sen2pro.io.shards import MOST_SKIPPED, outline
 from sen2pro.model import Sen2Pro
 from sen2pro.settings import Settings
 from sen2pro.validation import is_blank
@@ -121,7 +122,7 @@ def cut_into_units(rows: Iterator[tuple[str, Record | Fault]], options: RowOptio
         number, given = number + 1, list(islice(rows, UNIT))
 
 
-def encode_unit(model: Sen2Pro, unit: Unit, options: RowOptions, advance: Advance) -> tuple[Piece, Report]:
+def encode_unit(model: Sen2Pro, unit: Unit, options: RowOptions, advance: Advance) -> tuple[GaussianBatch, Report]:
     """Return the Gaussians of a unit and its report; `advance` is told about each row, also blank and faulty ones."""
     left = float(unit.size)
 
@@ -136,14 +137,14 @@ def encode_unit(model: Sen2Pro, unit: Unit, options: RowOptions, advance: Advanc
     for start in range(0, len(unit.rows), encoding.CHUNK):
         piece, more = encode_chunk(model, unit.rows[start : start + encoding.CHUNK], options, count)
         report += more
-        pieces += [piece] if len(piece.gaussian) else []
+        pieces += [piece] if len(piece) else []
     count(left)
-    return joined(pieces) if pieces else Piece(model.encode([]), None, None, {}, {}), report
+    return joined(pieces) if pieces else _batch(model.encode([])), report
 
 
 def encode_chunk(
     model: Sen2Pro, rows: Rows, options: RowOptions, advance: Advance = lambda _: None
-) -> tuple[Piece, Report]:
+) -> tuple[GaussianBatch, Report]:
     """Encode a few rows. A row that the model fails on is named in the error, or left out if faults are skipped."""
     poisoned: list[tuple[str, str]] = []
     with warnings.catch_warnings(record=True) as caught:
@@ -160,12 +161,12 @@ def encode_chunk(
     others = [m for m in messages if isinstance(m, Sen2ProWarning) and not isinstance(m, TruncationWarning)]
     return piece, Report(
         rows=len(rows), cut=cuts[-1].count if cuts else 0, limit=cuts[-1].limit if cuts else 0,
-        far=encoding.far_from_head(piece.gaussian), notes=list(dict.fromkeys(map(str, others))),
+        far=encoding.far_from_head(piece), notes=list(dict.fromkeys(map(str, others))),
         skipped=[(printable(place), printable(why)) for place, why in poisoned], skipped_rows=len(poisoned),
     )  # fmt: skip
 
 
-def _encoded(model: Sen2Pro, rows: Rows, options: RowOptions, advance: Advance) -> Piece:
+def _encoded(model: Sen2Pro, rows: Rows, options: RowOptions, advance: Advance) -> GaussianBatch:
     import pyarrow as pa
 
     records = [record for _, record in rows]
@@ -177,13 +178,17 @@ def _encoded(model: Sen2Pro, rows: Rows, options: RowOptions, advance: Advance) 
         name: pa.array([_value(record, name, kind) for record in records], pa.type_for_alias(kind))
         for name, kind in options.columns.items()
     }
-    return Piece(
-        model.join(parts),
-        [str(record.id) for record in records] if options.ids else None,
-        texts if options.texts else None,
-        {f"{name}_variance": part.total_variance for name, part in parts.items()},
-        kept,
+    return replace(
+        _batch(model.join(parts)),
+        ids=[str(record.id) for record in records] if options.ids else None,
+        texts=texts if options.texts else None,
+        totals={f"{name}_variance": part.total_variance for name, part in parts.items()},
+        columns=kept,
     )
+
+
+def _batch(gaussian: Gaussian) -> GaussianBatch:
+    return GaussianBatch(gaussian.mean, gaussian.variance, gaussian.signature, gaussian.coverage)
 
 
 def _value(record: Record, name: str, kind: str) -> Any:

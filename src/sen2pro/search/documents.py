@@ -13,7 +13,8 @@ import numpy as np
 
 from sen2pro.errors import Sen2ProError, Sen2ProWarning, one_of, short_repr
 from sen2pro.io.atomic import check_path
-from sen2pro.io.gaussians import Piece, outline, stream
+from sen2pro.io.gaussians import GaussianBatch, stream
+from sen2pro.io.shards import outline
 from sen2pro.validation import as_list, check_sentences, check_text, is_whole
 
 if TYPE_CHECKING:
@@ -192,7 +193,7 @@ class EncodedFile:
     def __len__(self) -> int:
         return self._rows
 
-    def batches(self) -> Iterator[tuple[list[Document], Piece]]:
+    def batches(self) -> Iterator[tuple[list[Document], GaussianBatch]]:
         """Yield documents with their Gaussians, after a first pass over the file that checks its digest and columns."""
         unfit: dict[str, str] = {}
         for piece in stream(self._path, CHUNK):
@@ -206,7 +207,7 @@ class EncodedFile:
             warnings.warn(message, Sen2ProWarning, stacklevel=3)
         names, done = [name for name in self._columns if name not in unfit], 0
         for piece in stream(self._path, CHUNK, verify=False):
-            number = len(piece.gaussian)
+            number = len(piece)
             ids = check_ids(piece.ids if piece.ids is not None else range(done, done + number))
             columns = [piece.columns[name].to_pylist() for name in names if name in piece.columns]
             rows: Iterable[tuple[object, ...]] = zip(*columns, strict=True) if columns else [()] * number

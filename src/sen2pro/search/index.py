@@ -14,7 +14,7 @@ import numpy as np
 from sen2pro.calibration.hits import Calibration, SearchConfidence, calibration, load_search_confidence
 from sen2pro.distances import distance
 from sen2pro.errors import Sen2ProError, Sen2ProWarning, join_names, one_of
-from sen2pro.io.gaussians import Piece
+from sen2pro.io.gaussians import GaussianBatch
 from sen2pro.model import Sen2Pro
 from sen2pro.progress import Show, progress
 from sen2pro.search.documents import CHUNK, Document, EncodedFile, Where, batches, check_ids, check_where
@@ -263,7 +263,11 @@ class Index:
         return self._fill(((each, None) for each in found), _length(texts), duplicates, show_progress_bar)
 
     def _fill(
-        self, batches: Iterable[tuple[list[Document], Piece | None]], total: int | None, duplicates: str, show: Show
+        self,
+        batches: Iterable[tuple[list[Document], GaussianBatch | None]],
+        total: int | None,
+        duplicates: str,
+        show: Show,
     ) -> int:
         """Write documents, those of a file with their Gaussians; return how many there were."""
         replace = one_of("duplicates", duplicates, DUPLICATES) == "replace"
@@ -288,13 +292,13 @@ class Index:
         if there := repeated or [document.id for document in self._store.read(ids)]:
             raise DuplicateIds(sorted(there, key=ids.index))
 
-    def _numbers(self, documents: list[Document], piece: Piece | None) -> tuple[Array, Array]:
+    def _numbers(self, documents: list[Document], piece: GaussianBatch | None) -> tuple[Array, Array]:
         """Return the unit vectors (n, k) and the details (n, d) of documents."""
         texts = [document.text for document in documents]
         if piece is None:
             return self._encoded(texts, "document")
         totals = {source: piece.totals.get(f"{source}_variance") for source in SOURCES}
-        return unit(piece.gaussian.mean), details_of(texts, totals, piece.gaussian if self.rerank else None)
+        return unit(piece.mean), details_of(texts, totals, piece if self.rerank else None)
 
     def _encoded(self, texts: list[str], side: str) -> tuple[Array, Array]:
         """Return the unit vectors (n, k) and the details (n, d) of texts, with the model's prompt for one side."""

@@ -8,6 +8,7 @@ import numpy as np
 
 from sen2pro.errors import Sen2ProError, one_of
 from sen2pro.gaussian import Gaussian
+from sen2pro.io.gaussians import GaussianLike
 from sen2pro.model import Sen2Pro
 from sen2pro.search.stores.protocol import KEPT, MOST_DIMENSIONS, IndexInfo, Ranking
 from sen2pro.signature import MATTERS, Signature
@@ -74,7 +75,7 @@ def unit(vectors: Array) -> Array:
     return np.asarray(vectors / np.maximum(lengths, 1e-30), np.float32)
 
 
-def details_of(texts: list[str], totals: Mapping[str, Array64 | None], gaussian: Gaussian | None) -> Array:
+def details_of(texts: list[str], totals: Mapping[str, Array64 | None], gaussian: GaussianLike | None) -> Array:
     """Return the details (n, d) of texts: total variances, words, and mean and variance if there is a Gaussian."""
     columns = [totals.get(source) for source in SOURCES]
     known = [np.zeros(len(texts)) if column is None else column for column in columns]

@@ -70,7 +70,7 @@ def gaussians(folder, content):
     from sen2pro import Gaussian, Sen2Pro
 
     try:
-        from sen2pro.io.gaussians import read
+        from sen2pro.gaussian import read
     except ModuleNotFoundError:  # 0.5
         from sen2pro.storage import read
     rows = [f"{id},{text},{len(text)}" for id, text in zip(IDS, SENTENCES, strict=True)]

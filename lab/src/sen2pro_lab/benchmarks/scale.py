@@ -21,7 +21,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from sen2pro.io.gaussians import read
+from sen2pro.gaussian import read
 from sen2pro_lab.benchmarks.common import RESULTS, ROOT, save
 
 WORDS = [
