@@ -260,7 +260,7 @@ def test_long_sentences_are_cut_counted_and_said_once(tiny):
 def test_long_sentences_are_counted_among_all_when_words_are_inserted(tiny):
     texts = [*["the dog"] * 300, "the dog runs in the park " * 20]  # more than are in memory at once
     with pytest.warns(TruncationWarning, match="1 of 301 sentences is longer") as caught:
-        moved = tiny.sampler.moved(texts, "", count=1)
+        moved = tiny.sampler.measure_moves(tiny.tokenize(texts), count=1)
     assert len(caught) == 1
     assert np.isfinite(moved).all()
 

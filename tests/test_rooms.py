@@ -18,7 +18,7 @@ ALLOWED = {
     "sampling": BASE | {"encoder"},
     "estimation": BASE | {"encoder", "sampling"},
     "classification": BASE | {"encoder", "sampling", "estimation", "model", "calibration"},
-    "calibration": BASE | {"encoder", "sampling", "estimation", "model"},
+    "calibration": BASE | {"encoder", "estimation"},
     "specificity": BASE | {"encoder", "sampling", "estimation", "model"},
     "jobs": BASE | {"encoder", "sampling", "estimation", "model"},
     "search": BASE | {"encoder", "sampling", "estimation", "model", "calibration"},

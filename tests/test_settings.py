@@ -18,12 +18,12 @@ from sen2pro import Sen2Pro, Sen2ProError
 from sen2pro.classification import Sen2ProClassifier
 from sen2pro.cli import options
 from sen2pro.cli.app import app
-from sen2pro.io import documents
-from sen2pro.settings import CALLER, DATA, Settings, arguments
+from sen2pro.io import bundle
+from sen2pro.settings import CALLER, DATA, FileSettings, Settings
 
 # A value for each setting that differs from its default. A new setting must get one here.
 OTHERS = {
-    "method": "shrinkage", "samples": (3, 4), "uncertainty": "model", "combine": "unified", "pooling": "cls",
+    "method": "one-pass", "samples": (3, 4), "uncertainty": "model", "combine": "unified", "pooling": "cls",
     "normalize": False, "dropout": 0.3, "seed": 7, "precision": "bfloat16", "vocabulary": ("market", "rain"),
 }  # fmt: skip
 GIVEN = {"model", "head", "whitening", "tokenizer", "device", "revision", "trust_remote_code", "allow_pickle"}
@@ -44,7 +44,7 @@ def test_the_constructor_takes_each_setting_with_its_default():
 
 def tried(name):
     """Return settings with which `name` can be set alone."""
-    return {"samples": 3, name: OTHERS[name]} if name != "samples" else {"samples": OTHERS[name]}
+    return {name: OTHERS[name]} if name in ("samples", "method") else {"samples": 3, name: OTHERS[name]}
 
 
 @pytest.fixture
@@ -58,8 +58,8 @@ def differing(shared_folder):
 @pytest.mark.parametrize("name", DATA)
 def test_a_setting_survives_json(name):
     settings = Settings(**tried(name))
-    document = json.loads(json.dumps(settings.to_json()))
-    assert getattr(Settings(**arguments(document)), name) == getattr(settings, name) == OTHERS[name]
+    document = bundle.convert(json.loads(json.dumps(settings.to_json())), FileSettings, "here")
+    assert getattr(Settings(**document.arguments()), name) == getattr(settings, name) == OTHERS[name]
 
 
 @pytest.mark.parametrize("name", DATA)
@@ -105,8 +105,7 @@ def test_a_setting_can_be_given_on_the_command_line(monkeypatch, tmp_path, name,
     paths = [str(tmp_path / "in.txt"), str(tmp_path / "out.parquet")] if command == "encode" else ["a", "b"]
     result = CliRunner().invoke(app, [command, *paths, *ON_COMMAND_LINE[name]])
     assert "enough" in result.output
-    expected = "one-pass" if name == "method" else OTHERS[name]
-    assert seen[name] == expected
+    assert seen[name] == OTHERS[name]
     assert seen["model"] == "all-MiniLM-L6-v2"
     assert set(seen) == set(options.NAMES)
 
@@ -141,7 +140,7 @@ def test_a_pickle_knows_weights_that_changed_in_their_folder(tiny_folder):
 
 
 def test_what_only_the_caller_may_grant_is_on_the_list_of_files():
-    assert set(CALLER) <= set(documents.GRANTED_BY_CALLER)
+    assert set(CALLER) <= set(bundle.GRANTED_BY_CALLER)
 
 
 def test_whitening_and_sentence_transformers_travel_too(shared_folder):
@@ -164,3 +163,19 @@ def test_a_spawned_worker_gives_the_same_bits(shared_folder):
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         (found,) = pool.map(_encoded, [model])
     np.testing.assert_allclose(found, model.encode(TEXTS).mean, atol=1e-6)
+
+
+@pytest.mark.parametrize("method", ["shrinkage", "analytic"])
+def test_a_method_that_was_removed_names_what_to_use(method, shared_folder, tmp_path):
+    message = f"the method '{method}' was removed in version 0.12; use 'sampling' .exact. or 'one-pass' .fast."
+    with pytest.raises(Sen2ProError, match=message):
+        Sen2Pro(str(shared_folder), method=method)
+    Sen2Pro(str(shared_folder)).save(tmp_path / "m")
+    path = tmp_path / "m" / "sen2pro.json"
+    saved = {**json.loads(path.read_text()), "method": method}
+    del saved["digest"]
+    path.write_text(json.dumps(saved))
+    with pytest.raises(Sen2ProError, match=message):
+        Sen2Pro.load(tmp_path / "m")
+    assert Sen2Pro.load(tmp_path / "m", method="sampling").method == "sampling"
+    assert Sen2Pro(str(tmp_path / "m"), samples=2).passes == 4

@@ -1,48 +1,40 @@
-"""The whole pipeline in one class: encoder -> sampling -> estimation -> Gaussian."""
+"""The whole pipeline in one class: encoder -> sampling -> estimation -> Gaussian, and the answers made from it."""
 
 from __future__ import annotations
 
-import hashlib
 import tempfile
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sen2pro import __version__
 from sen2pro.distances import distance, distance_pairwise
+from sen2pro.encoder.backend import Tokens
 from sen2pro.encoder.encoder import Encoder
 from sen2pro.encoder.find import load_source
-from sen2pro.errors import HeadMissing, Sen2ProError, Sen2ProWarning, one_of, short_repr
-from sen2pro.estimation.head import CONFIG, Head, misfits, on_sphere, shipped
-from sen2pro.estimation.moments import Moments, combine
-from sen2pro.estimation.shrinkage import shrunk
-from sen2pro.estimation.whitening import Whitening
+from sen2pro.errors import HeadMissing, Sen2ProError, Sen2ProWarning, TruncationWarning, short_repr
+from sen2pro.estimation import methods
+from sen2pro.estimation import specificity as specificities
+from sen2pro.estimation.encoded import Encoded
+from sen2pro.estimation.head import Head, find_head
+from sen2pro.estimation.methods import Method, OnePass, Plain, Sampling
+from sen2pro.estimation.specificity import Explanation, Specificity, SpecificityHead
+from sen2pro.estimation.whitening import WHITENING_FILE, Whitening, find_whitening
 from sen2pro.gaussian import Gaussian
-from sen2pro.io import documents
-from sen2pro.io.atomic import check_path, new_folder
+from sen2pro.io import bundle
+from sen2pro.io.atomic import new_folder
 from sen2pro.progress import Show
-from sen2pro.sampling.edits import OPERATIONS
 from sen2pro.sampling.sampler import Sampler
-from sen2pro.settings import ADDED_LATER, DATA, DEFAULT_MODEL, JSON_CHECKS, WITHOUT_SAMPLES, Settings, arguments
+from sen2pro.settings import DEFAULT_MODEL, SAVED, SavedModel, Settings
 from sen2pro.signature import Signature
-from sen2pro.validation import SOURCES, Array, Array64, check_sentences, check_text
+from sen2pro.validation import Array, check_sentences, check_text, check_whole
 
 if TYPE_CHECKING:
     from sen2pro.calibration.comparison import Comparison
-    from sen2pro.specificity import Explanation, Specificity
-
-_SETTINGS_FILE, _WHITENING_FILE = "sen2pro.json", "sen2pro_whitening.safetensors"
-_KEPT = ("pooling", "normalize", "dropout")  # what `Sen2Pro(folder)` takes from a saved model
-# All that a folder may set; what is optional was not there in version 0.4.
-_SAVED = documents.record(
-    {"version": documents.TEXT, "name": documents.TEXT, **{n: JSON_CHECKS[n] for n in DATA if n not in ADDED_LATER}},
-    {"hash": documents.TEXT, **{name: JSON_CHECKS[name] for name in ADDED_LATER}},
-)
-_Estimates = dict[str, tuple[Array64, Array64]]  # mean and variance of each source
 
 
 def _read_only(path: str) -> Any:
@@ -58,12 +50,11 @@ class Sen2Pro:
     model
         Hub id, local folder, `SentenceTransformer`, or Hugging Face model object.
     method
-        `sampling` is the paper's: N forward passes for each kind of uncertainty. `one-pass` predicts what sampling
-        would give from one plain pass, by a head (see `distill`); the package has one for the default model.
-        `shrinkage` joins few samples with the head's prediction. `analytic` follows dropout through the network beside
-        one pass, and the head corrects the result; the data's uncertainty is the head's.
+        `sampling` is the paper's, exact: N forward passes for each kind of uncertainty. `one-pass` is fast: a head
+        predicts from one plain pass what sampling would give (see `distill`). The package has a head for the default
+        model.
     samples
-        Number of samples N of each kind of uncertainty, or a pair (model, data); none in one pass or analytic.
+        Number of samples N of each kind of uncertainty, or a pair (model, data); none in one pass.
     uncertainty
         `both`, `model` (MC dropout) or `data` (word-level edits).
     combine
@@ -122,189 +113,141 @@ class Sen2Pro:
         allow_pickle: bool = False,
     ) -> None:
         given = {name: value for name, value in locals().items() if name != "self"}
-        self._start(Settings(**given), _saved_settings(model))
+        settings, saved = Settings(**given), SavedModel.find(model)
+        if saved is None:
+            self._start(settings)
+        else:
+            kept = {name: getattr(saved, name) for name in ("pooling", "normalize", "dropout")}
+            settings = settings.changed(**{n: value for n, value in kept.items() if getattr(settings, n) is None})
+            self._start(settings, saved.name, saved.hash, saved.pooling)
 
-    def _start(self, settings: Settings, saved: Mapping[str, Any]) -> None:
-        """Load the model. Settings left open take the values saved with it."""
-        settings = settings.changed(**{name: saved.get(name) for name in _KEPT if getattr(settings, name) is None})
-        self.encoder = Encoder(settings)
-        self.encoder.name = saved.get("name", self.encoder.name)
-        if saved.get("hash") not in (None, self.encoder.hash):
+    def _start(
+        self, settings: Settings, name: str | None = None, hash: str | None = None, pooling: str | None = None
+    ) -> None:
+        """Load the model; `name`, `hash` and `pooling` are those of a saved one."""
+        encoder = Encoder(settings)
+        encoder.name = name or encoder.name
+        if hash not in (None, encoder.hash):
             raise Sen2ProError(
                 f"the weights in {settings.model} were changed or damaged since the model was saved. If you changed "
-                f"them yourself, take the keys 'hash' and 'digest' out of {_SETTINGS_FILE}"
+                f"them yourself, take the keys 'hash' and 'digest' out of {SAVED}"
             )
         if settings.normalize is None:
-            settings = settings.changed(normalize=self.encoder.unit)
-        self._settings = settings
-        whitening = self._find_whitening(settings.whitening, saved)
-        self._sampler = Sampler(
-            self.encoder, settings.seed, lambda: self.vocabulary, bool(settings.normalize), whitening
-        )
-        if "model" in self.sources:
-            self._check_dropout()
-        self._head: Head | None = None
-        if self.method == "analytic":
-            self._prepare_analytic(settings.head)
-        elif self.method != "sampling" or settings.head is not None:
-            self._head = self._find_head(settings.head)
+            settings = settings.changed(normalize=encoder.unit)
+        whitening = find_whitening(settings.whitening, encoder.folder, encoder.pooling, pooling)
+        self._sampler, self._head, self._one_pass = Sampler(encoder, settings, whitening), None, None
+        if "model" in settings.sources:
+            self._sampler.check_dropout()
+        if settings.head is not None or not settings.draws:
+            self._head = find_head(self._sampler, self.signature(), settings.head)
+
+    _sampler: Sampler
+    _head: Head | None
+    _one_pass: Sen2Pro | None  # the model with the method `one-pass`, if it was needed
 
     # The parameters above, as they are in use.
-    method: str = _read_only("_settings.method")
-    uncertainty: str = _read_only("_settings.uncertainty")
-    combine: str = _read_only("_settings.combine")
-    seed: int = _read_only("_settings.seed")
+    method: str = _read_only("settings.method")
+    uncertainty: str = _read_only("settings.uncertainty")
+    combine: str = _read_only("settings.combine")
+    seed: int = _read_only("settings.seed")
     normalize: bool = _read_only("_sampler.normalize")
     whitening: Whitening | None = _read_only("_sampler.whitening")
     head: Head | None = _read_only("_head")
-    sources: tuple[str, ...] = _read_only("_settings.sources")
+    sources: tuple[str, ...] = _read_only("settings.sources")
     """The kinds of uncertainty in use."""
-    samples: dict[str, int] = _read_only("_settings.counts")
+    samples: dict[str, int] = _read_only("settings.counts")
     """The number of samples of each kind of uncertainty."""
-    settings: Settings = _read_only("_settings")
-    """All settings in use; what was left open is filled in."""
+    settings: Settings = _read_only("_sampler.settings")
+    """All settings in use; those left open are filled in."""
+    encoder: Encoder = _read_only("_sampler.encoder")
+    """The network with its tokenizer and pooling."""
     sampler: Sampler = _read_only("_sampler")
-    """What runs the encoder."""
-
-    def _find_head(self, head: Head | str | Path | None) -> Head:
-        signature = self.signature()
-        if head is not None and not isinstance(head, (Head, str, Path)):
-            raise Sen2ProError(f"head is a fitted Head or the folder of one, not {short_repr(head)}")
-        if head is None and self.encoder.folder and (self.encoder.folder / CONFIG).is_file():
-            head = self.encoder.folder
-        fitting = Head.load(head) if isinstance(head, (str, Path)) else head or shipped(signature)
-        if fitting is None:
-            raise HeadMissing(
-                f"there is no head for {self.encoder.name} with these settings; fit one on a few thousand sentences: "
-                "Sen2Pro(...).distill(corpus), or sen2pro distill"
-            )
-        missing = [f"no {source} uncertainty" for source in self.sources if source not in fitting.sources]
-        reasons = misfits(fitting.space, signature) or missing
-        if not reasons and (fitting.dim != self.dim or max(fitting.layers, default=-1) >= self.encoder.depth):
-            reasons = [f"it was made for another network, with {fitting.dim} dimensions"]
-        if reasons:
-            raise HeadMissing(f"the head does not fit this model: {'; '.join(reasons)}; fit one for it with distill")
-        return fitting
-
-    def _prepare_analytic(self, head: Head | str | Path | None) -> None:
-        """Check that dropout can be followed through this network, and find the head that corrects the result."""
-        if "model" in self.sources:
-            self.encoder.propagate(self.encoder.tokens(["a probe"]))
-        self._head = self._find_head(head)
-        if "model" in self.sources and self._head.correction is None:
-            raise HeadMissing(
-                f"the head for {self.encoder.name} has no correction of analytic variances. It was fitted before "
-                "0.11, or where dropout cannot be followed, or the correction was worse than none; fit a head with "
-                "distill, from a folder and on a CPU, or use 'one-pass'"
-            )
-
-    def _find_whitening(self, whitening: Whitening | bool | None, saved: Mapping[str, Any]) -> Whitening | None:
-        if whitening is None and self.encoder.folder and (self.encoder.folder / _WHITENING_FILE).is_file():
-            if self.encoder.pooling != saved.get("pooling"):
-                raise Sen2ProError(
-                    f"the whitening saved with this model does not fit {self.encoder.pooling_name} pooling; leave the "
-                    "pooling as it was saved, or pass whitening=False"
-                )
-            return Whitening.load(self.encoder.folder / _WHITENING_FILE)
-        if isinstance(whitening, Whitening):
-            return whitening
-        if whitening is not None and whitening is not False:
-            raise Sen2ProError("whitening is False or a fitted Whitening; to fit one: model.fit_whitening(corpus)")
-        return None
-
-    def _check_dropout(self) -> None:
-        if not any(site.rate for site in self.encoder.sites):
-            raise Sen2ProError(
-                "dropout is 0 in this model, so every sample would be the same; pass dropout=0.1 (a rate it was not "
-                "trained with) or uncertainty='data'"
-            )
-        if not self.encoder.trained_with_dropout:
-            rough = f"this model was not trained with dropout; its variances at a rate of {self.encoder.rate} are rough"
-            warnings.warn(rough, Sen2ProWarning, stacklevel=3)
+    """Runs the encoder."""
+    dim: int = _read_only("_sampler.dim")
+    """The number of dimensions of a Gaussian."""
 
     def __repr__(self) -> str:
         how = "" if self.method == "sampling" else f" method={self.method!r},"
-        counts = self._counts(self.sources)
-        return f"Sen2Pro({self.encoder.name!r},{how} uncertainty={self.uncertainty!r}, samples={counts})"
+        samples = self.signature().samples
+        return f"Sen2Pro({self.encoder.name!r},{how} uncertainty={self.uncertainty!r}, samples={samples})"
 
-    def _counts(self, sources: Sequence[str]) -> str:
-        return "0" if not self._settings.draws else "+".join(str(self.samples[name]) for name in sources)
+    @property
+    def vocabulary(self) -> list[str]:
+        """The words that edits draw from."""
+        return list(self._sampler.words)
+
+    @property
+    def passes(self) -> int:
+        """How many forward passes a sentence takes."""
+        return sum(self.samples[source] for source in self.sources) if self.settings.draws else 1
+
+    @property
+    def _method(self) -> Method:
+        if self.settings.draws:
+            return Sampling(self._sampler)
+        return Plain(self._sampler) if self._head is None else OnePass(self._sampler, self._head)
 
     def find_head(self) -> Head | None:
-        """Return the head that this model finds by itself, in its folder or with the package; None if there is none."""
+        """Return the head in use, or the one that this model finds in its folder or the package; None without one."""
         try:
-            return self._find_head(None)
+            return self._head or find_head(self._sampler, self.signature(), None)
         except HeadMissing:
             return None
 
     def in_one_pass(self) -> Sen2Pro | None:
         """Return this model with the method `one-pass`, on the same network; None if there is no head for it."""
-        head = self._head or self.find_head()
-        if head is None or self.method == "one-pass":
-            return self if head else None
+        if not self.settings.draws:
+            return self
+        head = self.find_head()
+        if head is not None and (self._one_pass is None or self._one_pass.head is not head):
+            self._one_pass = self._with(head, method="one-pass")
+        return self._one_pass if head is not None else None
+
+    def _with(self, head: Head | None, **changes: Any) -> Sen2Pro:
         other = Sen2Pro.__new__(Sen2Pro)
-        vars(other).update(vars(self))
-        other._head, other._settings = head, self._settings.changed(method="one-pass")
+        other._sampler = replace(self._sampler, settings=self.settings.changed(**changes))
+        other._head, other._one_pass = head, None
         return other
-
-    @property
-    def passes(self) -> int:
-        """How many forward passes a sentence takes."""
-        return 1 if not self._settings.draws else sum(self.samples[source] for source in self.sources)
-
-    def finds_its_whitening(self) -> bool:
-        """Tell whether the whitening in use is the one in this model's folder."""
-        saved = self._find_whitening(None, {"pooling": self.encoder.pooling})
-        return saved is not None and self.whitening is not None and saved.hash == self.whitening.hash
-
-    @property
-    def vocabulary(self) -> list[str]:
-        """The words that edits draw from."""
-        words = self._settings.vocabulary or self.encoder.vocabulary
-        if not words:
-            raise Sen2ProError("this tokenizer has no whole words to edit with; pass vocabulary=[...]")
-        return list(words)
-
-    @property
-    def dim(self) -> int:
-        """The number of dimensions of a Gaussian."""
-        return self.whitening.dim if self.whitening else self.encoder.dim
 
     def signature(self, prompt: str = "", source: str | None = None) -> Signature:
         """Return what travels with every Gaussian: all that is needed to repeat it (for one source, if given)."""
-        sources = (one_of("source", source, SOURCES),) if source is not None else self.sources
-        check_text("prompt", prompt)
-        rates = sorted({site.rate for site in self.encoder.sites}) if "model" in sources else []
-        words = self._settings.vocabulary
-        own = "" if words is None else "+vocabulary " + hashlib.sha256("\n".join(words).encode()).hexdigest()[:8]
-        return Signature(
-            model=self.encoder.name,
-            hash=self.encoder.hash,
-            pooling=self.encoder.pooling_name,
-            geometry="unit" if self.normalize else "raw",
-            whitening=self.whitening.hash if self.whitening else "no",
-            uncertainty=source or self.uncertainty,
-            samples=self._counts(sources),
-            dropout=",".join(f"{rate:g}" for rate in rates) or "no",
-            max_length=str(self.encoder.max_length),
-            precision=self.encoder.precision,
-            edits=",".join(OPERATIONS) + own if "data" in sources else "no",
-            prompt=prompt or "no",
-            seed=str(self.seed) if self._settings.draws else "no",
-            combine=self.combine if len(sources) > 1 else "no",
-            estimator=self._estimator(),
-            version=__version__,
-        )
+        return methods.describe(self._method, prompt, source)
 
-    def _estimator(self) -> str:
-        if self.method == "sampling":
-            return "diagonal"
-        correction = self._head.correction if self._head and self._spreads else None
-        return f"{self.method} ({f'correction {correction.hash}, ' if correction else ''}{self._head})"
+    def tokenize(
+        self, sentences: str | Sequence[str] | Tokens, *, prompt_name: str | None = None, prompt: str | None = None
+    ) -> Tokens:
+        """Check and tokenize sentences once, for several calls; a warning tells of those that are too long.
+
+        >>> model = Sen2Pro("all-MiniLM-L6-v2")
+        >>> tokens = model.tokenize(["It rains.", "The sun shines."])
+        >>> model.encode(tokens).shape, model.encode_plain(tokens).shape
+        ((2, 384), (2, 384))
+        """
+        if isinstance(sentences, Tokens):
+            return sentences
+        tokens = self.encoder.tokenize(check_sentences(sentences), self.encoder.prompt(prompt, prompt_name))
+        if cut := sum(tokens.is_cut):
+            warnings.warn(TruncationWarning(cut, len(tokens), self.encoder.max_length), stacklevel=3)
+        return tokens
+
+    def estimate(
+        self, sentences: str | Sequence[str] | Tokens, *, batch_size: int | None = None,
+        show_progress_bar: Show = None, prompt_name: str | None = None, prompt: str | None = None,
+    ) -> Encoded:  # fmt: skip
+        """Return everything that encoding gives: plain vectors and the Gaussians of each source, together and apart.
+
+        Arguments as for `encode`. With a head, all of it comes from one pass.
+
+        >>> encoded = Sen2Pro("all-MiniLM-L6-v2", method="one-pass").estimate(["It rains.", "The sun shines."])
+        >>> encoded.gaussian.shape, encoded.plain.shape, list(encoded.parts)
+        ((2, 384), (2, 384), ['model', 'data'])
+        """
+        tokens = self.tokenize(sentences, prompt_name=prompt_name, prompt=prompt)
+        return self._method.estimate(tokens, batch_size, show_progress_bar, plain=True)
 
     def encode(
-        self, sentences: str | Sequence[str], *, batch_size: int | None = None, show_progress_bar: Show = None,
-        prompt_name: str | None = None, prompt: str | None = None,
+        self, sentences: str | Sequence[str] | Tokens, *, batch_size: int | None = None,
+        show_progress_bar: Show = None, prompt_name: str | None = None, prompt: str | None = None,
     ) -> Gaussian:  # fmt: skip
         """Return the Gaussian of each sentence, with the signature of this model.
 
@@ -319,84 +262,56 @@ class Sen2Pro:
         prompt_name, prompt
             A prompt of the model by name, or its text, put before each sentence; edits leave it alone.
         """
-        prompt = self.encoder.prompt(prompt, prompt_name)
-        return self.join(
-            self.encode_sources(sentences, batch_size=batch_size, show_progress_bar=show_progress_bar, prompt=prompt)
-        )
+        tokens = self.tokenize(sentences, prompt_name=prompt_name, prompt=prompt)
+        gaussian = self._method.estimate(tokens, batch_size, show_progress_bar).gaussian
+        return gaussian[0] if isinstance(sentences, str) else gaussian
 
     def encode_sources(
-        self, sentences: str | Sequence[str], *, batch_size: int | None = None, show_progress_bar: Show = None,
-        prompt_name: str | None = None, prompt: str | None = None,
+        self, sentences: str | Sequence[str] | Tokens, *, batch_size: int | None = None,
+        show_progress_bar: Show = None, prompt_name: str | None = None, prompt: str | None = None,
     ) -> dict[str, Gaussian]:  # fmt: skip
         """Return the Gaussians of model and data uncertainty apart, by name; arguments as for `encode`."""
-        parts = self._encoded(sentences, self.encoder.prompt(prompt, prompt_name), batch_size, show_progress_bar)[1]
-        return {name: part[0] for name, part in parts.items()} if isinstance(sentences, str) else parts
+        tokens = self.tokenize(sentences, prompt_name=prompt_name, prompt=prompt)
+        parts = self._method.estimate(tokens, batch_size, show_progress_bar).parts
+        return {name: part[0] if isinstance(sentences, str) else part for name, part in parts.items()}
 
-    def encode_with_plain(
-        self, sentences: Sequence[str], *, prompt_name: str | None = None
-    ) -> tuple[Array, dict[str, Gaussian]]:
-        """Return what `encode_plain` and `encode_sources` give; with a head both are of the same pass."""
-        plain, parts = self._encoded(sentences, self.encoder.prompt(None, prompt_name), None, None)
-        return self.encode_plain(check_sentences(sentences), prompt_name=prompt_name) if plain is None else plain, parts
-
-    def _encoded(
-        self, sentences: str | Sequence[str], prefix: str, batch_size: int | None, show: Show
-    ) -> tuple[Array | None, dict[str, Gaussian]]:
-        """Return the Gaussians of each source, and the plain vectors if a pass gave them."""
-        texts = check_sentences(sentences)
-        counts = {source: self.samples[source] for source in self.sources}
-        estimates: _Estimates = {}
-        plain = coverage = None
-        if self._settings.draws or not texts:
-            moments = {source: Moments(len(texts), self.dim) for source in counts}
-            for source, index, _, vectors in self.sampler.draw(texts, prefix, counts, batch_size, show):
-                moments[source].update(index, vectors)
-            estimates = {source: (each.mean, each.variance) for source, each in moments.items()}
-        if self.method != "sampling" and texts:
-            plain, estimates, coverage = self._predicted(texts, prefix, estimates, batch_size, show)
-        return plain, {name: Gaussian(*x, self.signature(prefix, name), coverage) for name, x in estimates.items()}
+    def encode_plain(
+        self, sentences: str | Sequence[str] | Tokens, *, batch_size: int | None = None,
+        show_progress_bar: Show = None, prompt_name: str | None = None, prompt: str | None = None,
+    ) -> Array:  # fmt: skip
+        """Return the plain vectors (n, k) of one deterministic pass: what the encoder gives without sen2pro."""
+        tokens = self.tokenize(sentences, prompt_name=prompt_name, prompt=prompt)
+        vectors = Plain(self._sampler).estimate(tokens, batch_size, show_progress_bar).plain
+        return vectors[0] if isinstance(sentences, str) else vectors
 
     def join(self, parts: Mapping[str, Gaussian]) -> Gaussian:
-        """Join what `encode_sources` returned into what `encode` returns."""
+        """Join the result of `encode_sources` into that of `encode`."""
         if not isinstance(parts, Mapping) or set(parts) != set(self.sources):
             given = list(parts) if isinstance(parts, Mapping) else parts
             wanted = " and ".join(self.sources)
             raise Sen2ProError(f"this model joins {wanted}, as encode_sources gives them, not {short_repr(given)}")
-        estimates = [(parts[name].mean, parts[name].variance) for name in self.sources]
-        counts = [self.samples[name] for name in self.sources]
-        first = parts[self.sources[0]]
-        prompt = first.signature.prompt if first.signature and first.signature.prompt != "no" else ""
-        return Gaussian(*combine(estimates, counts, self.combine), self.signature(prompt), first.coverage)
+        signature = parts[self.sources[0]].signature
+        return methods.join(self._method, parts, signature.prompt if signature and signature.prompt != "no" else "")
 
-    def _predicted(
-        self, texts: list[str], prompt: str, sampled: _Estimates, batch_size: int | None, show: Show
-    ) -> tuple[Array, _Estimates, Array]:
-        """Return the plain vectors, mean and variance of each source, predicted or shrunk, and the head's coverage."""
-        assert self._head is not None
-        result: _Estimates = {}
-        head, alone, spread = self._head, not self._settings.draws, self._spreads
-        states = self.sampler.plain(
-            texts, prompt, layers=head.layers, batch_size=batch_size, show=show if alone else False,
-            warn=alone, spread=spread,
-        )  # fmt: skip
-        plain = self.sampler.finish(states.vectors)
-        for name in self.sources:
-            shift, variance = head.predict(states, name)
-            mean = plain + shift
-            if spread and name == "model":
-                variance = head.correct(states, self.sampler.spread(states))
-            if name in sampled:
-                n = self.samples[name]
-                variance = shrunk(sampled[name][1] * n / (n - 1), n, variance, head.strengths[name])
-                error, noise = head.errors[name], variance / n
-                mean = mean + error / np.maximum(error + noise, 1e-30) * (sampled[name][0] - mean)
-            result[name] = on_sphere(mean, variance) if self.normalize else mean, variance
-        return plain, result, head.coverage(states)
+    def sample(
+        self, sentences: str | Sequence[str] | Tokens, *, batch_size: int | None = None,
+        show_progress_bar: Show = None, prompt_name: str | None = None, prompt: str | None = None,
+    ) -> Array:  # fmt: skip
+        """Return the raw samples (n, N, k), or (N, k) of a single string; arguments as for `encode`.
 
-    @property
-    def _spreads(self) -> bool:
-        """Whether variances are propagated through the network."""
-        return self.method == "analytic" and "model" in self.sources
+        With `uncertainty="both"`, N is the sum of both numbers of samples: first the model's, then the data's.
+
+        >>> model = Sen2Pro("all-MiniLM-L6-v2", samples=(3, 2))
+        >>> model.sample(["One sentence.", "Another one."]).shape
+        (2, 5, 384)
+        """
+        tokens = self.tokenize(sentences, prompt_name=prompt_name, prompt=prompt)
+        counts = {source: self.samples[source] for source in self.sources}
+        result = np.empty((len(tokens), sum(counts.values()), self.dim), np.float32)
+        for source, index, number, vectors in self._sampler.draw(tokens, counts, batch_size, show_progress_bar):
+            offset = 0 if source == self.sources[0] else counts[self.sources[0]]
+            result[index, offset + number] = vectors
+        return result[0] if isinstance(sentences, str) else result
 
     def distill(
         self, corpus: Sequence[str], *, samples: int = 16, held_out: float = 0.2, batch_size: int | None = None,
@@ -419,56 +334,28 @@ class Sen2Pro:
         """
         from sen2pro.estimation.distill import learn
 
-        texts = list(dict.fromkeys(check_sentences(corpus)))
-        self._head = learn(self, texts, samples, held_out, batch_size, show_progress_bar)
-        self._settings = self._settings.changed(method="one-pass", head=self._head)
+        tokens = self.tokenize(list(dict.fromkeys(check_sentences(corpus))))
+        head = learn(self._sampler, self.signature(), tokens, samples, held_out, batch_size, show_progress_bar)
+        self._sampler = replace(self._sampler, settings=self.settings.changed(method="one-pass", head=head))
+        self._head = head
         if verbose:
-            print(self._head.report())
-        if self._head.flaw:
-            warnings.warn(self._head.flaw, Sen2ProWarning, stacklevel=2)
+            print(head.report())
+        if head.flaw:
+            warnings.warn(head.flaw, Sen2ProWarning, stacklevel=2)
         return self
-
-    def sample(
-        self, sentences: str | Sequence[str], *, batch_size: int | None = None, show_progress_bar: Show = None,
-        prompt_name: str | None = None, prompt: str | None = None,
-    ) -> Array:  # fmt: skip
-        """Return the raw samples (n, N, k), or (N, k) of a single string; arguments as for `encode`.
-
-        With `uncertainty="both"`, N is the sum of both numbers of samples: first the model's, then the data's.
-
-        >>> model = Sen2Pro("all-MiniLM-L6-v2", samples=(3, 2))
-        >>> model.sample(["One sentence.", "Another one."]).shape
-        (2, 5, 384)
-        """
-        texts, prefix = check_sentences(sentences), self.encoder.prompt(prompt, prompt_name)
-        counts = {source: self.samples[source] for source in self.sources}
-        result = np.empty((len(texts), sum(counts.values()), self.dim), np.float32)
-        for source, index, number, vectors in self.sampler.draw(texts, prefix, counts, batch_size, show_progress_bar):
-            offset = 0 if source == self.sources[0] else counts[self.sources[0]]
-            result[index, offset + number] = vectors
-        return result[0] if isinstance(sentences, str) else result
-
-    def encode_plain(
-        self, sentences: str | Sequence[str], *, batch_size: int | None = None, prompt_name: str | None = None,
-        prompt: str | None = None,
-    ) -> Array:  # fmt: skip
-        """Return the plain vectors (n, k) of one deterministic pass: what the encoder gives without sen2pro."""
-        texts, prefix = check_sentences(sentences), self.encoder.prompt(prompt, prompt_name)
-        vectors = self.sampler.finish(self.sampler.plain(texts, prefix, batch_size=batch_size).vectors)
-        return vectors[0] if isinstance(sentences, str) else vectors
 
     def fit_whitening(self, corpus: Sequence[str], *, dim: int | None = None, batch_size: int | None = None) -> Sen2Pro:
         """Fit a whitening on the plain vectors of a corpus and use it from now on; returns the model itself."""
         if self._head:
             raise Sen2ProError("the head of this model was fitted without this whitening; whiten first, then distill")
-        prompt = self.encoder.prompt(None, None)
-        plain = self.sampler.plain(check_sentences(corpus), prompt, batch_size=batch_size).vectors
-        self._sampler.whitening = whitening = Whitening.fit(plain, dim)
-        self._settings = self._settings.changed(whitening=whitening)
+        plain = self._sampler.run_plain(self.tokenize(corpus), batch_size=batch_size).vectors
+        whitening = Whitening.fit(plain, dim)
+        self._sampler = Sampler(self.encoder, self.settings.changed(whitening=whitening), whitening)
+        self._one_pass = None
         return self
 
     def specificity(
-        self, sentences: str | Sequence[str], *, samples: int | None = None, batch_size: int | None = None,
+        self, sentences: str | Sequence[str] | Tokens, *, samples: int | None = None, batch_size: int | None = None,
         show_progress_bar: Show = None, prompt_name: str | None = None, prompt: str | None = None,
     ) -> Specificity:  # fmt: skip
         """Return how specific sentences are, in one pass: greater is more specific, less is vaguer.
@@ -490,12 +377,22 @@ class Sen2Pro:
         >>> bool(s.score[0] < 20 < 60 < s.score[1])  # percent of English sentences that are vaguer
         True
         """
-        from sen2pro.specificity.measure import specificity
+        tokens = self.tokenize(sentences, prompt_name=prompt_name, prompt=prompt)
+        head, moves = self.find_specificity_head(), None
+        if samples is None:
+            head = specificities.needed(head, self.encoder.name)
+        else:
+            count = check_whole("samples", samples, 1, 1000)
+            moves = self._sampler.measure_moves(tokens, count, batch_size, show_progress_bar)
+        show = show_progress_bar if moves is None else False
+        encoded = Plain(self._sampler, head.layers if head else ()).estimate(tokens, batch_size, show)
+        found = specificities.measure(encoded, head, moves)
+        return found[0] if isinstance(sentences, str) else found
 
-        return specificity(
-            self, sentences, samples=samples, batch_size=batch_size, show_progress_bar=show_progress_bar,
-            prompt_name=prompt_name, prompt=prompt,
-        )  # fmt: skip
+    def find_specificity_head(self) -> SpecificityHead | None:
+        """Return the specificity head in use: the head's, the one in the model's folder, or one of the package."""
+        fitted = self._head.specificity if self._head else None
+        return specificities.find(self.signature(), self.encoder.depth, self.encoder.folder, fitted)
 
     def explain(self, sentence: str) -> Explanation:
         """Return each word with how far the meaning moves without it: what carries the sentence, and what is filler.
@@ -504,9 +401,8 @@ class Sen2Pro:
         >>> explanation.words[explanation.moves.argmax()]
         'guitar'
         """
-        from sen2pro.specificity.measure import explain
-
-        return explain(self, sentence)
+        words = check_sentences(check_text("sentence", sentence))[0].split()
+        return specificities.explain(words, self.encode_plain(specificities.without_each_word(words)))
 
     def compare(self, a: str, b: str) -> Comparison:
         """Return how likely two sentences mean the same, how similar they are (0 to 5), and which is vaguer.
@@ -517,9 +413,25 @@ class Sen2Pro:
         >>> print(Sen2Pro().compare("A man is playing a guitar.", "A man plays the guitar."))
         85 % likely the same meaning (likely). Similarity 4.4 of 5, probably between 3.1 and 5.0. ...
         """
-        from sen2pro.calibration.comparison import compare
+        return self.compare_pairs([check_text("a", a)], [check_text("b", b)])[0]
 
-        return compare(self, a, b)
+    def compare_pairs(self, first: Sequence[str] | Tokens, second: Sequence[str] | Tokens) -> list[Comparison]:
+        """Compare each sentence of `first` with its partner in `second`; all of them take one pass together.
+
+        >>> pairs = Sen2Pro().compare_pairs(["It rains.", "It rains."], ["It rains.", "I like tea."])
+        >>> [pair.verdict for pair in pairs]
+        ['likely', 'unlikely']
+        """
+        from sen2pro.calibration import comparison
+
+        head = self.find_head()
+        comparison.check_comparable_in_words(self.signature(), head is not None)
+        assert head is not None
+        left, right = self.tokenize(first), self.tokenize(second)
+        tokens = Tokens.join([left, right]) if len(left) and len(right) else left if len(left) else right
+        settings = self.settings.changed(method="one-pass", uncertainty=head.uncertainty)
+        encoded = OnePass(replace(self._sampler, settings=settings), head).estimate(tokens)
+        return comparison.compare(encoded, len(left))
 
     def similarity(self, a: Gaussian, b: Gaussian, *, metric: str = "sen2pro", alpha: float | str = "ratio") -> Array:
         """Return the similarity of every Gaussian in `a` with every one in `b`: (n, m), greater is closer.
@@ -540,14 +452,14 @@ class Sen2Pro:
         The folder is a complete model for sentence-transformers or transformers too. `Sen2Pro(folder)` takes it as an
         encoder with this pooling, geometry, whitening and dropout, and the usual samples, seed and so on.
         """
-        about = {"version": __version__, "name": self.encoder.name, "hash": self.encoder.hash}
         with new_folder(folder) as temporary:
-            self.encoder.save(temporary)
+            self.encoder.transformers.save(temporary)
             if self.whitening:
-                self.whitening.save(temporary / _WHITENING_FILE)
+                self.whitening.save(temporary / WHITENING_FILE)
             if self._head:
                 self._head.save(temporary)
-            documents.write(temporary / _SETTINGS_FILE, about | self._settings.to_json())
+            saved = SavedModel(name=self.encoder.name, hash=self.encoder.hash, **self.settings.to_json())
+            bundle.save(temporary, Path(SAVED).stem, saved)
 
     @classmethod
     def load(cls, folder: str | Path, **changes: Any) -> Sen2Pro:
@@ -556,31 +468,31 @@ class Sen2Pro:
         The folder may hold numbers and plain settings only, so it can come from anyone. What would let it run code
         (`trust_remote_code`, `allow_pickle`) is never read from it: only you can pass that.
         """
-        saved = _saved_settings(folder)
-        if not saved:
-            raise Sen2ProError(f"there is no {_SETTINGS_FILE} in {folder}; for a plain encoder use Sen2Pro(...)")
-        settings = {**arguments(saved), **changes}
-        if settings["method"] in WITHOUT_SAMPLES and "samples" not in changes:
+        saved = SavedModel.find(folder)
+        if saved is None:
+            raise Sen2ProError(f"there is no {SAVED} in {folder}; for a plain encoder use Sen2Pro(...)")
+        settings = {**saved.arguments(), **changes}
+        if settings["method"] != saved.method and "samples" not in changes:
             settings["samples"] = None
         return cls(str(folder), **settings)
 
     @classmethod
-    def from_settings(cls, settings: Settings, saved: Mapping[str, str] | None = None) -> Sen2Pro:
+    def from_settings(cls, settings: Settings, name: str | None = None, hash: str | None = None) -> Sen2Pro:
         """Make the model of some settings, those of another one for instance (`model.settings`).
 
-        `saved` is what is known of it besides: by default what its folder says.
+        Its weights must have the `hash`, if one is given.
         """
         model = cls.__new__(cls)
-        model._start(settings, _saved_settings(settings.model) if saved is None else saved)
+        model._start(settings, name, hash, settings.pooling)
         return model
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the name or folder if the weights are unchanged, else the weights."""
-        settings = self._settings.changed(head=self._head, whitening=self.whitening or False)
+        settings = self.settings.changed(head=self._head, whitening=self.whitening or False)
         if isinstance(settings.model, (str, Path)) and self.encoder.is_as_loaded:
-            return Sen2Pro.from_settings, (settings, {"name": self.encoder.name, "hash": self.encoder.hash})
+            return Sen2Pro.from_settings, (settings, self.encoder.name, self.encoder.hash)
         with tempfile.TemporaryDirectory() as folder:
-            self.encoder.save(Path(folder))
+            self.encoder.transformers.save(Path(folder))
             paths = [path for path in Path(folder).rglob("*") if path.is_file()]
             files = {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
         return _unpickled, (settings.changed(model=None, tokenizer=None), self.encoder.name, files)
@@ -593,12 +505,6 @@ def _unpickled(settings: Settings, name: str, files: Mapping[str, bytes]) -> Sen
             path = Path(folder, place)
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(data)
-        source, tokenizer = load_source(settings, Path(folder))
-    found = settings.changed(model=source, tokenizer=tokenizer)
-    return Sen2Pro.from_settings(found, {"name": name})
-
-
-def _saved_settings(model: Any) -> dict[str, Any]:
-    """Return what `Sen2Pro.save` wrote into a folder; nothing for any other model."""
-    path = check_path(model) / _SETTINGS_FILE if isinstance(model, (str, Path)) else None
-    return documents.read(path, _SAVED) if path and path.is_file() else {}
+        source, words = load_source(settings, Path(folder))
+    found = settings.changed(model=source, tokenizer=words)
+    return Sen2Pro.from_settings(found, name)

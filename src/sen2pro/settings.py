@@ -1,18 +1,21 @@
 """The one list of what makes a `Sen2Pro`: checked once, then read by files, signatures and the command line.
 
-*Data* settings may stand in a file. All others, above all permissions, are for the caller alone: a file that sets one
-is refused.
+A file may hold the settings of `FileSettings`. All others, above all permissions, are for the caller alone: a file that
+sets one is refused.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sen2pro import __version__
 from sen2pro.errors import Sen2ProError, one_of, short_repr
-from sen2pro.io import documents
+from sen2pro.io import bundle
+from sen2pro.io.atomic import check_path
+from sen2pro.io.bundle import Config, Count, Finite
 from sen2pro.validation import SOURCES, check_rate, check_samples, check_seed, check_vocabulary
 
 if TYPE_CHECKING:
@@ -20,26 +23,79 @@ if TYPE_CHECKING:
     from sen2pro.estimation.whitening import Whitening
 
 DEFAULT_MODEL = "all-MiniLM-L6-v2"
-METHODS = ("sampling", "shrinkage", "one-pass", "analytic")
-WITHOUT_SAMPLES = ("one-pass", "analytic")  # methods that draw nothing at random
+METHODS = ("sampling", "one-pass")
+WITHOUT_SAMPLES = ("one-pass",)
 UNCERTAINTIES = ("both", *SOURCES)
 COMBINATIONS = ("individual", "unified")
 POOLINGS = ("mean", "cls", "first-last-avg")
 PRECISIONS = ("float32", "bfloat16", "float16")
 DEFAULT_SAMPLES = 15
-
-_text = documents.one_of_texts
-_COUNTS = documents.record(dict.fromkeys(SOURCES, documents.COUNT))
-
-
-def _data(default: Any, check: documents.Check, help: str, kind: type = str, flags: tuple[str, ...] = ()) -> Any:
-    """Declare a setting that a file may hold; `check` is what its JSON must be, and null where the default is None."""
-    check = documents.either(documents.NULL, check) if default is None else check
-    return field(default=default, metadata={"check": check, "help": help, "kind": kind, "flags": flags})
+SAVED = "sen2pro.json"
+_REMOVED = ("shrinkage", "analytic")
 
 
-def _caller(default: Any, help: str = "", kind: type = str, flags: tuple[str, ...] = ()) -> Any:
-    """Declare a setting that only the caller may choose; without `help` it is not on the command line."""
+class FileSettings(Config, kw_only=True):
+    """The settings that a file may hold; `precision` and `vocabulary` are not in the oldest files."""
+
+    method: str
+    samples: dict[str, Count] | None
+    uncertainty: str
+    combine: str
+    pooling: str | None
+    normalize: bool | None
+    dropout: Finite | None
+    seed: int
+    precision: str = "float32"
+    vocabulary: tuple[str, ...] | None = None
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the settings as arguments of `Sen2Pro`."""
+        given = {name: getattr(self, name) for name in DATA}
+        if self.samples is not None:
+            if set(self.samples) != set(SOURCES):
+                raise Sen2ProError(f"'samples' must have the keys {' and '.join(SOURCES)}, not {list(self.samples)}")
+            given["samples"] = tuple(self.samples[source] for source in SOURCES)
+        if self.method in WITHOUT_SAMPLES:
+            given["samples"] = None  # files of version 0.4 have a number there
+        return given
+
+
+DATA = FileSettings.__struct_fields__
+
+
+class SavedModel(FileSettings, kw_only=True):
+    """What `Sen2Pro.save` writes beside the encoder."""
+
+    name: str
+    hash: str | None = None
+    version: str = __version__
+
+    @staticmethod
+    def find(model: Any) -> SavedModel | None:
+        """Return what was saved in a folder; None for any other model."""
+        path = check_path(model) if isinstance(model, (str, Path)) else None
+        if path is None or not (path / SAVED).is_file():
+            return None
+        return bundle.load(path, Path(SAVED).stem, SavedModel)[0]
+
+
+def check_method(method: str, allowed: Iterable[str] = METHODS) -> str:
+    """Return a method that is allowed; an error says what replaces one that was removed.
+
+    >>> check_method("analytic")
+    Traceback (most recent call last):
+    sen2pro.errors.Sen2ProError: the method 'analytic' was removed in version 0.12; use 'sampling' (exact) or 'one-pass'
+    (fast)
+    """
+    if method in _REMOVED:
+        raise Sen2ProError(
+            f"the method {method!r} was removed in version 0.12; use 'sampling' (exact) or 'one-pass' (fast)"
+        )
+    return one_of("method", method, allowed)
+
+
+def _option(default: Any, help: str = "", kind: type = str, flags: tuple[str, ...] = ()) -> Any:
+    """Declare a setting; without `help` it is not on the command line."""
     return field(default=default, metadata={"help": help, "kind": kind, "flags": flags})
 
 
@@ -54,39 +110,33 @@ class Settings:
     {'model': 4, 'data': 8}
     >>> Settings(method="one-pas")
     Traceback (most recent call last):
-    sen2pro.errors.Sen2ProError: unknown method 'one-pas'; did you mean 'one-pass'? It is one of: sampling, ...
+    sen2pro.errors.Sen2ProError: unknown method 'one-pas'; did you mean 'one-pass'? It is one of: sampling, one-pass
     """
 
-    model: Any = _caller(DEFAULT_MODEL, "Hub id or folder of the encoder.", flags=("--model", "-m"))
-    method: str = _data(
-        "sampling",
-        _text(*METHODS),
-        "sampling (the paper's), one-pass (a head's), shrinkage (both) or analytic (computed beside a pass).",
+    model: Any = _option(DEFAULT_MODEL, "Hub id or folder of the encoder.", flags=("--model", "-m"))
+    method: str = _option("sampling", "sampling (exact, the paper's) or one-pass (fast, by a head).")
+    samples: int | tuple[int, int] | None = _option(
+        None, "Samples of each uncertainty: one number, or MODEL+DATA as in 15+15. (default: 15)"
     )
-    samples: int | tuple[int, int] | None = _data(
-        None, _COUNTS, "Samples of each uncertainty: one number, or MODEL+DATA as in 15+15. (default: 15)"
-    )
-    uncertainty: str = _data("both", _text(*UNCERTAINTIES), "both, model (MC dropout) or data (word edits).")
-    combine: str = _data("individual", _text(*COMBINATIONS), "How the two are joined: individual or unified.")
-    pooling: str | None = _data(None, _text(*POOLINGS), "mean, cls or first-last-avg. (default: the model's own)")
-    normalize: bool | None = _data(
-        None, documents.TRUTH, "Unit sphere or raw vectors. (default: as the model is made)", bool
-    )
-    head: Head | str | Path | None = _caller(None, "Folder of a head. (default: the model's own, or the package's)")
-    whitening: Whitening | bool | None = _caller(None)
-    dropout: float | None = _data(None, documents.NUMBER, "One rate for all dropout. (default: the network's)", float)
-    seed: int = _data(0, documents.WHOLE, "Makes the result reproducible.", int)
-    precision: str = _data("float32", _text(*PRECISIONS), "float32; bfloat16 or float16 for matrix products on a GPU.")
-    vocabulary: tuple[str, ...] | None = _data(None, documents.list_of(documents.TEXT), "")
-    tokenizer: Any = _caller(None)
-    device: str | None = _caller(None, "cpu, cuda, mps. (default: the best there is)")
-    revision: str | None = _caller(None, "Version of a model on the hub: branch, tag or commit.")
-    trust_remote_code: bool = _caller(False, "Let the model's own Python code run.", bool, ("--trust-remote-code",))
-    allow_pickle: bool = _caller(False, "Read weights in pickle format, which can run code.", bool, ("--allow-pickle",))
+    uncertainty: str = _option("both", "both, model (MC dropout) or data (word edits).")
+    combine: str = _option("individual", "How the two are joined: individual or unified.")
+    pooling: str | None = _option(None, "mean, cls or first-last-avg. (default: the model's own)")
+    normalize: bool | None = _option(None, "Unit sphere or raw vectors. (default: as the model is made)", bool)
+    head: Head | str | Path | None = _option(None, "Folder of a head. (default: the model's own, or the package's)")
+    whitening: Whitening | bool | None = _option(None)
+    dropout: float | None = _option(None, "One rate for all dropout. (default: the network's)", float)
+    seed: int = _option(0, "Makes the result reproducible.", int)
+    precision: str = _option("float32", "float32; bfloat16 or float16 for matrix products on a GPU.")
+    vocabulary: tuple[str, ...] | None = _option(None)
+    tokenizer: Any = _option(None)
+    device: str | None = _option(None, "cpu, cuda, mps. (default: the best there is)")
+    revision: str | None = _option(None, "Version of a model on the hub: branch, tag or commit.")
+    trust_remote_code: bool = _option(False, "Let the model's own Python code run.", bool, ("--trust-remote-code",))
+    allow_pickle: bool = _option(False, "Read weights in pickle format, which can run code.", bool, ("--allow-pickle",))
 
     def __post_init__(self) -> None:
         """Check every value, and bring it into its one proper form."""
-        one_of("method", self.method, METHODS)
+        check_method(self.method)
         one_of("uncertainty", self.uncertainty, UNCERTAINTIES)
         one_of("combine", self.combine, COMBINATIONS)
         one_of("precision", self.precision, PRECISIONS)
@@ -97,9 +147,7 @@ class Settings:
                 f"normalize must be True, False or None (the model's own), not {short_repr(self.normalize)}"
             )
         if not self.draws and self.samples is not None:
-            raise Sen2ProError(
-                f"{self.method} takes no samples; to add some to what the head predicts: method='shrinkage'"
-            )
+            raise Sen2ProError(f"the method {self.method} takes no samples; leave them out, or use method='sampling'")
         for name in ("trust_remote_code", "allow_pickle"):
             if not isinstance(getattr(self, name), bool):
                 raise Sen2ProError(f"{name} must be True or False, not {short_repr(getattr(self, name))}")
@@ -134,25 +182,9 @@ class Settings:
         return replace(self, **changes)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the data settings as JSON: what may stand in a file."""
+        """Return the settings that a file may hold."""
         document = {name: getattr(self, name) for name in DATA}
-        words = self.vocabulary and list(self.vocabulary)
-        return {**document, "samples": self.samples and self.counts, "vocabulary": words}
+        return {**document, "samples": None if self.samples is None else self.counts}
 
 
-def arguments(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the data settings of a document that `JSON_CHECKS` have passed, as arguments of `Sen2Pro`."""
-    given = {name: value for name, value in document.items() if name in DATA}
-    if given.get("samples") is not None:
-        given["samples"] = tuple(given["samples"][source] for source in SOURCES)
-    if given.get("method") in WITHOUT_SAMPLES:
-        given.pop("samples", None)  # files of version 0.4 have a number there
-    return given
-
-
-JSON_CHECKS: dict[str, documents.Check] = {
-    each.name: each.metadata["check"] for each in fields(Settings) if "check" in each.metadata
-}
-DATA = tuple(JSON_CHECKS)
 CALLER = tuple(each.name for each in fields(Settings) if each.name not in DATA)
-ADDED_LATER = ("precision", "vocabulary")  # settings that older files do not have; a new data setting goes here

@@ -11,14 +11,16 @@ PREDICT = """
 import sys
 import numpy as np
 from sen2pro import Gaussian
-from sen2pro.calibration import Encoded, MatchConfidence, SearchConfidence
+from sen2pro.estimation.encoded import Encoded
+from sen2pro.calibration import MatchConfidence, SearchConfidence
 from sen2pro.signature import Signature
 
 class Model:
     sources = ("model",)
     def signature(self):
         return Signature(*["x"] * 16)
-    encode_with_plain = join = None
+    def estimate(self, sentences):
+        raise NotImplementedError
 
 pairs, search = MatchConfidence.load("pairs", Model()), SearchConfidence.load("search")
 parts = {"model": Gaussian([[1.0, 0.5]], [[0.1, 0.2]])}
@@ -33,7 +35,9 @@ class Model:
     """A model with the signature of the one in `PREDICT`."""
 
     sources = ("model",)
-    encode_with_plain = join = None
+
+    def estimate(self, sentences):
+        raise NotImplementedError
 
     def signature(self):
         from sen2pro.signature import Signature
@@ -43,7 +47,7 @@ class Model:
 
 def test_importing_loading_and_predicting_import_neither_scikit_learn_nor_scipy(tmp_path):
     from sen2pro import Gaussian
-    from sen2pro.calibration import Encoded
+    from sen2pro.estimation.encoded import Encoded
 
     rng = np.random.default_rng(0)
     sides = []

@@ -8,11 +8,12 @@ from scipy.special import expit
 from sklearn.linear_model import LogisticRegression
 
 from sen2pro import Gaussian, Sen2Pro
-from sen2pro.calibration import Encoded, MatchConfidence, NothingPromised, encode
+from sen2pro.calibration import MatchConfidence, NothingPromised
 from sen2pro.calibration.measures import calibration_error
 from sen2pro.calibration.pairs import design, names, pair_features, verdicts
 from sen2pro.calibration.selection import fit, folds, logistic
 from sen2pro.errors import Sen2ProError, Sen2ProWarning
+from sen2pro.estimation.encoded import Encoded
 
 WORDS = "red green blue old new big small warm cold fast slow dark".split()
 
@@ -176,13 +177,13 @@ def test_sentences_or_encoded_ones_but_no_gaussians(tiny):
     one = found.probability(first[0], second[0])
     assert isinstance(one, float)
     assert one == pytest.approx(found.probability(first[:1], second[:1])[0])
-    assert one == pytest.approx(found.probability(encode(tiny, first), encode(tiny, second))[0], abs=1e-6)
+    assert one == pytest.approx(found.probability(tiny.estimate(first), tiny.estimate(second))[0], abs=1e-6)
     with pytest.raises(Sen2ProError, match="a Gaussian has no plain vector and no length"):
         found.probability(tiny.encode(first), tiny.encode(second))
     with pytest.raises(Sen2ProError, match="two lists of one length, not of 2 and 1"):
         found.probability(first[:2], second[:1])
     with pytest.raises(Sen2ProError, match="not one of each"):
-        found.probability(encode(tiny, first), second)
+        found.probability(tiny.estimate(first), second)
 
 
 def test_a_saved_confidence_says_the_same(tiny, confidence, tmp_path):

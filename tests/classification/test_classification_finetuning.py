@@ -366,10 +366,6 @@ def test_wrong_settings_are_named(settings, message):
 def test_what_cannot_be_trained_is_refused(tiny, tmp_path):
     with pytest.raises(Sen2ProError, match="takes the sentences, not their Gaussians"):
         Sen2ProClassifier(tiny, finetune=True).fit(Gaussian(np.eye(4), np.eye(4)), [0, 0, 1, 1])
-    with pytest.raises(Sen2ProError, match="use 'auto' or 'sampling'"):
-        Sen2ProClassifier("all-MiniLM-L6-v2", finetune=True, method="shrinkage").fit(TEXTS, LABELS)
-    with pytest.raises(Sen2ProError, match="use 'auto' or 'sampling'"):
-        fitted(Sen2Pro("all-MiniLM-L6-v2", method="shrinkage", samples=4))
     own(tiny).fit_whitening(TEXTS, dim=4).save(tmp_path)
     for model in (str(tmp_path), Sen2Pro.load(tmp_path)):
         with pytest.raises(Sen2ProError, match="with a whitening .* cannot be fine-tuned"):

@@ -148,6 +148,6 @@ def test_gaussians_of_another_kind_are_refused(fitted):
         fitted.predict(one_sided.encode(TEXTS))
 
 
-def test_shrinkage_without_a_head_is_refused(shared_folder):
-    with pytest.raises(Sen2ProError, match="there is no head for tiny-bert .* fit one"):
+def test_a_method_that_was_removed_is_refused(shared_folder):
+    with pytest.raises(Sen2ProError, match="'shrinkage' was removed .* use 'sampling'"):
         Sen2ProClassifier(str(shared_folder), method="shrinkage", samples=4).fit(TEXTS, LABELS)

@@ -6,30 +6,31 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from conftest import WORDS, build_network
+from msgspec import structs
 from typer.testing import CliRunner
 
 from sen2pro import Sen2Pro
 from sen2pro.cli.app import app
-from sen2pro.errors import Sen2ProError, Sen2ProWarning
-from sen2pro.estimation.distill import Teacher, _Lesson, _split_kinds, fit_coverage
-from sen2pro.estimation.head import CONFIG, TRANSFORMS, Head, Linear, Passages, basis
-from sen2pro.estimation.shrinkage import Strength, dof_of_noise, polygamma
-from sen2pro.io import documents
-from sen2pro.sampling.states import States
+from sen2pro.encoder.backend import States
+from sen2pro.errors import Sen2ProWarning
+from sen2pro.estimation.distill import SampledMoments, _split_kinds, _Targets, fit_coverage
+from sen2pro.estimation.head import CONFIG, Head
+from sen2pro.estimation.linear import TRANSFORMS, Linear, basis
+from sen2pro.estimation.moments import dof_of_noise, polygamma, samples_worth
 
 SENTENCES, DIMENSIONS = 300, 200
 HELD, REST = np.arange(60), np.arange(60, SENTENCES)
 
 
-def lesson(truth, count, same=0, scalars=None):
-    """Return a lesson from Gaussian samples of known variances (n, k); of some sentences, one half is all the same."""
+def targets(truth, count, same=0, scalars=None):
+    """Return targets from Gaussian samples of known variances (n, k); of some sentences, one half is all the same."""
     rng = np.random.default_rng(1)
     samples = rng.normal(size=(len(truth), count, truth.shape[1])) * np.sqrt(truth)[:, None]
     samples[:same, ::2] = samples[:same, :1]
-    teacher = Teacher.empty(len(truth), truth.shape[1], count)
-    teacher.put(slice(None), samples)
+    moments = SampledMoments.empty(len(truth), truth.shape[1], count)
+    moments.put(slice(None), samples)
     scalars = np.ones((len(truth), 3)) if scalars is None else scalars
-    return _Lesson(teacher, np.zeros(truth.shape, np.float32), scalars)
+    return _Targets(moments, np.zeros(truth.shape, np.float32), scalars)
 
 
 def variances(level, dimension, seed=0):
@@ -40,22 +41,20 @@ def variances(level, dimension, seed=0):
 
 
 def quality(truth, predicted, count):
-    return lesson(truth, count).quality(predicted[HELD], np.zeros((len(HELD), DIMENSIONS)), HELD, REST)
+    return targets(truth, count).quality(predicted[HELD], np.zeros((len(HELD), DIMENSIONS)), HELD, REST)
 
 
 @pytest.mark.parametrize("same", [0, 6])
 @pytest.mark.parametrize("count", [6, 16])
-def test_the_strength_is_that_of_the_errors_put_in(count, same):
+def test_the_worth_in_samples_is_that_of_the_errors_put_in(count, same):
     truth = variances(0.5, 0.5)
-    found = lesson(truth, count, same).strength(np.log(truth * variances(0.3, 0.4, seed=2)))
-    assert polygamma(1, found.dof / 2) == pytest.approx(0.4**2, rel=0.25)
-    assert found.level == pytest.approx(0.3**2, rel=0.4)
-    assert found.efficiency == pytest.approx(1, abs=0.15)  # the samples are Gaussian
+    found = targets(truth, count, same).worth(np.log(truth * variances(0.3, 0.4, seed=2)))
+    assert found == pytest.approx(1 + dof_of_noise(0.4**2 + 0.3**2), rel=0.3)  # the samples are Gaussian
 
 
 def test_a_perfect_prediction_is_not_said_to_be_worth_millions_of_samples():
     truth = variances(0.5, 0.5)
-    assert 50 < lesson(truth, 6).strength(np.log(truth)).samples < 2000
+    assert 50 < targets(truth, 6).worth(np.log(truth)) < 2000
 
 
 @pytest.mark.parametrize("error", [0.25, 1.0])
@@ -79,10 +78,16 @@ def test_worse_than_a_constant_is_known_even_where_the_size_of_r2_is_not():
 
 def test_the_worth_in_samples_counts_the_level_and_the_tails():
     # 15 Gaussian samples have 14 degrees of freedom: an error of trigamma(7) in the logarithm of a variance.
-    assert Strength(dof=14, level=0).samples == pytest.approx(15)
-    assert Strength(dof=14, efficiency=0.5, level=0).samples == pytest.approx(29)
-    both = Strength(dof=1e5, level=polygamma(1, 7)).samples
+    assert samples_worth(dof=14, efficiency=1, level=0) == pytest.approx(15)
+    assert samples_worth(dof=14, efficiency=0.5, level=0) == pytest.approx(29)
+    both = samples_worth(dof=1e5, efficiency=1, level=polygamma(1, 7))
     assert both == pytest.approx(1 + dof_of_noise(polygamma(1, 7)), rel=1e-3)
+
+
+@pytest.mark.parametrize("dof", [0.5, 3.0, 14.0, 200.0])
+def test_degrees_of_freedom_are_read_off_the_noise(dof):
+    assert dof_of_noise(polygamma(1, dof / 2)) == pytest.approx(dof, rel=1e-6)
+    assert min(dof_of_noise(0.0), dof_of_noise(-0.1)) > 1e6
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +100,7 @@ def alike():
 @pytest.fixture(scope="module")
 def poor(tokenizer, alike):
     model = Sen2Pro(build_network("bert"), tokenizer=tokenizer)
-    with pytest.warns(Sen2ProWarning, match="worse than a constant.*fit a head on more sentences, or more samples"):
+    with pytest.warns(Sen2ProWarning, match="worse than a constant.*fit a head on more sentences"):
         model.distill(alike, samples=6, verbose=False)
     return model
 
@@ -106,24 +111,28 @@ def test_a_head_that_is_worse_than_a_constant_is_set_and_says_so(poor):
     assert "than 260 sentences with 6+6 samples each" in poor.head.flaw
 
 
+def with_quality(head, quality):
+    return replace(head, config=structs.replace(head.config, quality=quality))
+
+
 def test_the_report_names_what_is_unknown_and_what_is_below_0(poor):
     names = ("variance per dimension", "total variance", "shift of the mean")
     fine = {
         "model": dict(zip(names, (0.9, 0.8, -0.1), strict=True)),
         "data": dict(zip(names, (0.5, np.nan, 0.2), strict=True)),
     }
-    head = replace(poor.head, quality=fine)
+    head = with_quality(poor.head, fine)
     assert head.flaw == ""
     assert "total variance 0.80, shift of the mean below 0; worth" in head.report()
     assert "total variance unknown, shift" in head.report()
     assert "unknown: cannot be told from 260 sentences" in head.report()
-    head = replace(head, quality={**fine, "data": {**fine["data"], "total variance": -17.3}})
-    assert "(data: total variance)" in head.flaw
+    head = with_quality(head, {**fine, "data": {**fine["data"], "total variance": -17.3}})
+    assert "sentences: data: total variance)" in head.flaw
     assert "-17" not in head.report()
 
 
 def test_what_is_unknown_is_still_so_after_saving(poor, tmp_path):
-    head = replace(poor.head, quality={source: {"total variance": float("nan")} for source in poor.head.sources})
+    head = with_quality(poor.head, {source: {"total variance": float("nan")} for source in poor.head.sources})
     head.save(tmp_path / "head")
     assert "total variance unknown" in Head.load(tmp_path / "head").report()
 
@@ -157,7 +166,7 @@ def test_the_level_of_the_totals_is_right_at_every_length():
     rng = np.random.default_rng(0)
     scalars = np.repeat(rng.uniform(1, 5, size=(SENTENCES, 1)), 3, axis=1)
     truth = np.exp(scalars[:, :1]) * variances(0.3, 0.3)
-    found = lesson(truth, 16, scalars=scalars)
+    found = targets(truth, 16, scalars=scalars)
     predicted = np.ones_like(found.variance)
     for transform, most in (("log", 0.1), ("root", np.inf)):
         level = found.terms @ found.level(predicted, transform, slice(None))
@@ -169,7 +178,7 @@ def test_the_level_of_the_totals_is_right_at_every_length():
 
 
 def test_a_map_that_is_levelled_predicts_that_many_times_the_variance():
-    found = lesson(variances(0.5, 0.5), 6)
+    found = targets(variances(0.5, 0.5), 6)
     scalars = np.random.default_rng(3).uniform(1, 4, size=(20, 3))
     states = States(np.zeros((20, 2), np.float32), {}, np.ones(20, np.int64), np.ones(20, np.int64))
     terms = np.random.default_rng(4).uniform(size=(11, DIMENSIONS)).astype(np.float32) / 1000
@@ -196,28 +205,3 @@ def test_coverage_does_not_follow_the_length():
         assert (part < 0.05).mean() < 0.15
     far = replace(states, vectors=states.vectors * 6)
     assert (coverage(far) < 0.01).mean() > 0.9
-
-
-def test_a_head_with_a_level_beyond_sentences_survives_files(tokenizer, tmp_path):
-    model = Sen2Pro(build_network("bert"), tokenizer=tokenizer)
-    rng = random.Random(0)
-    head = model.distill(
-        [" ".join(rng.choices(WORDS, k=1 + i % 20)) for i in range(300)], samples=6, verbose=False
-    ).head
-    passages = Passages((0.0, 0.0, 0.0), (3.0, 2.0, 9.0), {"model": (0.0, 0.1), "data": (-0.5, 0.0)})
-    carried = replace(head, passages=passages)
-    carried.save(tmp_path)
-    assert Head.load(tmp_path).passages == passages
-    assert Head.load(tmp_path).hash == carried.hash
-    states = model.sampler.plain([WORDS[0], " ".join(WORDS[:15])], "", layers=head.layers, warn=False)
-    assert states.words.tolist() == [1, 15]
-    beyond = np.log(15) - 2.0
-    for source, level in (("model", 0.1 * beyond**2), ("data", -0.5 * beyond)):
-        bounded = replace(passages, levels={"model": (0.0, 0.0), "data": (0.0, 0.0)})
-        without = replace(head, passages=bounded).predict(states, source)[1]
-        np.testing.assert_allclose(carried.predict(states, source)[1], np.exp([[0.0], [level]]) * without, rtol=1e-6)
-    document = documents.load(tmp_path / CONFIG)
-    del document["passages"]["levels"]["data"]
-    documents.write(tmp_path / CONFIG, {name: value for name, value in document.items() if name != "digest"})
-    with pytest.raises(Sen2ProError, match="levels of 'passages' must have the keys 'data', 'model'"):
-        Head.load(tmp_path)

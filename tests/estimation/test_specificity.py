@@ -15,10 +15,10 @@ from sen2pro import Sen2Pro, Sen2ProError
 from sen2pro.cli import specificity as scoring
 from sen2pro.errors import HeadMissing
 from sen2pro.estimation import specificity as heads
-from sen2pro.estimation.names import names_and_numbers
+from sen2pro.estimation.linear import hash_of
+from sen2pro.estimation.specificity import names_and_numbers
 from sen2pro.io.inputs import sentences
 from sen2pro.sampling.edits import insert_word
-from sen2pro.specificity.measure import find
 
 VAGUE = ["They have put that up again.", "It is what it is.", "Somebody did something there.", "That was so nice."]
 SPECIFIC = [
@@ -135,9 +135,9 @@ def test_a_head_written_before_names_were_read_still_works(saved):
     document = json.loads((saved / heads.CONFIG).read_text())
     for key in ("transform", "digest"):
         document.pop(key)
-    (saved / heads.CONFIG).write_text(json.dumps(document | {"hash": heads._hash(arrays)}))
+    (saved / heads.CONFIG).write_text(json.dumps(document | {"hash": hash_of(arrays)}))
     head = heads.SpecificityHead.load(saved)
-    assert (head.transform, head.terms.shape[1]) == ("log", 1)
+    assert (head.config.transform, head.terms.shape[1]) == ("log", 1)
 
 
 def test_sampled_values_with_a_head_have_its_percentiles(minilm):
@@ -147,8 +147,8 @@ def test_sampled_values_with_a_head_have_its_percentiles(minilm):
 
 
 def test_distill_fits_it_and_percentiles_are_those_of_the_corpus(distilled, corpus):
-    head = find(distilled)
-    assert head.corpus["size"] == len(corpus)
+    head = distilled.find_specificity_head()
+    assert head.config.corpus.size == len(corpus)
     scores = distilled.specificity(corpus).score
     assert np.median(scores) == pytest.approx(50, abs=8)
     assert scores.min() < 5 < 95 < scores.max()
@@ -187,6 +187,9 @@ def saved(distilled, tmp_path):
     ],
 )
 def test_a_changed_file_is_refused(saved, name, change, message):
+    document = json.loads((saved / heads.CONFIG).read_text())
+    document.pop("digest")
+    (saved / heads.CONFIG).write_text(json.dumps(document))
     arrays = load_file(saved / heads.TENSORS)
     save_file({**arrays, name: change(arrays[name])}, saved / heads.TENSORS)
     with pytest.raises(Sen2ProError, match=message):
@@ -197,7 +200,7 @@ def test_a_document_with_other_keys_is_refused(saved):
     path = saved / heads.CONFIG
     document = json.loads(path.read_text()) | {"trust_remote_code": True}
     path.write_text(json.dumps(document))
-    with pytest.raises(Sen2ProError, match="not for a file to set"):
+    with pytest.raises(Sen2ProError, match="a file may not set"):
         heads.SpecificityHead.load(saved)
 
 

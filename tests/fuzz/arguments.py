@@ -165,7 +165,7 @@ class Models(Family):
     def make(self, rng: Random) -> Case:
         """Return one or two settings."""
         usual = {
-            "method": ("sampling", "shrinkage", "one-pass"), "samples": (2, (2, 3), (0, 2)), "dropout": (0.1, 0.9),
+            "method": ("sampling", "one-pass"), "samples": (2, (2, 3), (0, 2)), "dropout": (0.1, 0.9),
             "uncertainty": ("model", "data"), "combine": ("unified",), "pooling": ("cls", "first-last-avg"),
             "precision": ("bfloat16", "float16"), "device": ("cpu", "cuda", "x"), "seed": (10**30, -1),
         }  # fmt: skip

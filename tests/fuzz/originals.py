@@ -1,32 +1,34 @@
-"""Whole files and models to be spoiled, each made once and without a download."""
+"""Whole files, folders and models to be spoiled, each made once and without a download."""
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 import warnings
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-import torch
 from conftest import build_network, build_tokenizer
 from labelled_texts import LABELS, TEXTS
 from test_gaussian import signature
-from torch import nn
 
 from sen2pro import Gaussian, Sen2Pro, Whitening
-from sen2pro.calibration import MatchConfidence
-from sen2pro.calibration.hits import SearchConfidence
+from sen2pro.calibration import MatchConfidence, SearchConfidence
 from sen2pro.classification import Sen2ProClassifier
-from sen2pro.classification.checkpoints import Checkpoint
-from sen2pro.estimation.analytic import Correction
-from sen2pro.estimation.head import _BASIS, Coverage, Head, Linear
-from sen2pro.estimation.shrinkage import Strength
-from sen2pro.estimation.specificity import SpecificityHead
+from sen2pro.encoder.backend import States
+from sen2pro.estimation.head import Head, HeadConfig, HeadSpace, Teacher
+from sen2pro.estimation.linear import BASIS, hash_of
+from sen2pro.estimation.specificity import Corpus, Space, SpecificityConfig, SpecificityHead
 from sen2pro.gaussian import Stored
+from sen2pro.io import bundle, shards
 from sen2pro.io.gaussians import GaussianWriter
-from sen2pro.sampling.states import States
+from sen2pro.io.inputs import InputFile
+from sen2pro.jobs.run_folder import PLAN, Plan
+from sen2pro.jobs.workers import Report
+from sen2pro.search import Index
+from sen2pro.settings import SAVED
 
 K = 4  # dimensions of what is made by hand
 
@@ -115,11 +117,11 @@ def _written(each: Stored, suffix: str) -> bytes:
 
 
 @cache
-def whitening() -> tuple[bytes, Whitening]:
-    """Return a whitening and its file."""
-    fitted = Whitening.fit(np.random.default_rng(0).normal(size=(30, K)), 3)
-    fitted.save(place() / "whitening.safetensors")
-    return (place() / "whitening.safetensors").read_bytes(), fitted
+def whitening() -> Path:
+    """Return a folder with the file of a whitening."""
+    (place() / "whitening").mkdir()
+    Whitening.fit(np.random.default_rng(0).normal(size=(30, K)), 3).save(place() / "whitening" / "w.safetensors")
+    return place() / "whitening"
 
 
 def states(rows: int = 3) -> States:
@@ -127,100 +129,85 @@ def states(rows: int = 3) -> States:
     draw = np.random.default_rng(1)
     vectors, layer = (draw.normal(size=(rows, K)).astype(np.float32) for _ in range(2))
     counts = np.arange(3, 3 + rows)
-    return States(vectors, {1: layer}, counts, counts, np.ones((rows, K), np.float32))
+    return States(vectors, {1: layer}, counts, counts)
 
 
 @cache
-def head() -> tuple[dict[str, bytes], Head]:
-    """Return a head made by hand, and its files."""
+def head() -> Path:
+    """Return the folder of a head made by hand."""
     draw = np.random.default_rng(2)
 
     def numbers(*shape: int) -> Any:
         return draw.uniform(0.1, 0.5, shape).astype(np.float32)
 
-    def linear(transform: str, layers: tuple[int, ...] | None = (1,)) -> Linear:
-        rank = 2 if layers else 0
-        return Linear(layers, numbers(_BASIS, K) / 100, numbers(2 * K, rank) / 100, numbers(rank, K) / 100, transform)
+    def linear(name: str, rank: int = 2) -> dict[str, Any]:
+        parts = {"terms": numbers(BASIS, K), "states": numbers(2 * K, rank), "directions": numbers(rank, K)}
+        return {f"{name}.{part}": array / 100 for part, array in parts.items()}
 
-    sources, width = ("model", "data"), 2 * K + 3
-    made = Head(
-        space=dict.fromkeys(("model", "hash", "pooling", "geometry", "whitening", "dropout", "edits"), "x"),
-        corpus={"hash": "x", "size": 200},
-        teacher={"samples": "6", "seed": 0, "version": "0"},
-        quality={source: {"variance per dimension": 0.5, "total variance": float("nan")} for source in sources},
-        shifts={source: linear("", None) for source in sources},
-        variances={"model": linear("log"), "data": linear("root")},
-        errors={source: numbers(K) for source in sources},
-        live={source: np.array([True] * (K - 1) + [False]) for source in sources},
-        strengths={source: Strength(14.0, 0.5, 1.0, 0.1, 0.2) for source in sources},
-        coverage=Coverage(
-            (1,), numbers(width), numbers(width), numbers(width, 2).astype(np.float16), numbers(2), 0.5, numbers(3),
-            numbers(3) + 3, np.sort(numbers(20)),
-        ),
-        correction=Correction(linear("log").in_half(), {"total variance": 0.5}),
+    width = 2 * K + 3
+    shapes = {"centre": (width,), "scale": (width,), "axes": (width, 2), "spread": (2,), "low": (3,)}
+    coverage = {f"coverage.{name}": numbers(*shape) for name, shape in shapes.items()}
+    coverage["coverage.axes"] = coverage["coverage.axes"].astype(np.float16)
+    coverage |= {"coverage.high": numbers(3) + 3, "coverage.distances": np.sort(numbers(20))}
+    live = np.array([True] * (K - 1) + [False])
+    arrays = {"model.live": live, "data.live": live, **coverage, **linear("model.shift", 0), **linear("data.shift", 0)}
+    arrays |= {**linear("model.variance"), **linear("data.variance")}
+    config = HeadConfig(
+        space=HeadSpace(**dict.fromkeys(HeadSpace.__struct_fields__, "x")),
+        corpus=Corpus(hash="x", size=200),
+        teacher=Teacher(samples="6", seed=0),
+        quality={s: {"variance per dimension": 0.5, "total variance": float("nan")} for s in ("model", "data")},
+        rest=0.5,
+        layers={
+            "coverage": (1,), "model.shift": None, "data.shift": None, "model.variance": (1,), "data.variance": (1,)
+        },
+        transforms={"model.shift": "", "data.shift": "", "model.variance": "log", "data.variance": "root"},
+        worth={"model": 20.0, "data": 30.0},
+        hash=hash_of(arrays),
     )  # fmt: skip
-    made.save(place() / "head")
-    return contents(place() / "head"), made
+    Head(config, arrays).save(place() / "head")
+    return place() / "head"
 
 
 @cache
-def classifier() -> tuple[dict[str, bytes], Sen2ProClassifier]:
-    """Return a fitted classifier and its files."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        fitted = Sen2ProClassifier(Sen2Pro(str(model_folder()), samples=2)).fit(TEXTS, LABELS)
-    fitted.save(place() / "classifier")
-    return contents(place() / "classifier"), fitted
-
-
-@cache
-def specificity() -> tuple[dict[str, bytes], SpecificityHead]:
-    """Return a specificity head made by hand, and its files."""
+def specificity() -> Path:
+    """Return the folder of a specificity head made by hand."""
     draw = np.random.default_rng(3)
 
     def rising(count: int) -> Any:
         return np.sort(draw.normal(size=count)).astype(np.float32)
 
-    made = SpecificityHead(
-        space=dict.fromkeys(("model", "hash", "pooling", "whitening"), "x"),
-        corpus={"hash": "x", "size": 200},
-        layers=(1,),
-        transform="root",
-        r2=0.5,
-        terms=draw.normal(size=(_BASIS, 2)).astype(np.float32),
-        states=draw.normal(size=(2 * K, 2)).astype(np.float32),
-        directions=draw.normal(size=(2, 2)).astype(np.float32),
-        low=np.zeros(3, np.float32),
-        high=np.full(3, 5, np.float32),
-        quantiles=rising(101),
-        knots=np.log([1, 3, 9]).astype(np.float32),
-        centre=rising(3),
-        spread=np.ones(3, np.float32),
-        residuals=rising(101),
+    arrays = {
+        "terms": draw.normal(size=(BASIS, 2)), "states": draw.normal(size=(2 * K, 2)),
+        "directions": draw.normal(size=(2, 2)), "low": np.zeros(3), "high": np.full(3, 5), "quantiles": rising(101),
+        "knots": np.log([1, 3, 9]), "centre": rising(3), "spread": np.ones(3), "residuals": rising(101),
+    }  # fmt: skip
+    singles = {name: array.astype(np.float32) for name, array in arrays.items()}
+    space = Space(model="x", hash="x", pooling="x", whitening="x")
+    config = SpecificityConfig(
+        space=space, corpus=Corpus(hash="x", size=200), layers=(1,), transform="root", r2=0.5, hash=hash_of(singles)
     )
-    made.save(place() / "specificity")
-    return contents(place() / "specificity"), made
+    SpecificityHead(config, **singles).save(place() / "specificity")
+    return place() / "specificity"
 
 
 PAIRS = [(f"the {a} runs", f"a {b} sleeps") for a in ("dog", "cat", "man", "child", "red") for b in "xyzqw"]
 
 
 @cache
-def match_confidence() -> tuple[dict[str, bytes], MatchConfidence]:
-    """Return a confidence of pairs and its files."""
+def match_confidence() -> Path:
+    """Return the folder of a confidence of pairs."""
     first, second = zip(*PAIRS, strict=True)
-    fitted = MatchConfidence().fit(tiny(), first, second, [i % 2 for i in range(len(PAIRS))])
-    fitted.save(place() / "match")
-    return contents(place() / "match"), fitted
+    MatchConfidence().fit(tiny(), first, second, [i % 2 for i in range(len(PAIRS))]).save(place() / "match")
+    return place() / "match"
 
 
 @cache
-def search_confidence() -> tuple[dict[str, bytes], SearchConfidence]:
-    """Return a confidence of search and its files."""
+def search_confidence() -> Path:
+    """Return the folder of a confidence of search."""
     scores, right = hits(40)
-    fitted = SearchConfidence().fit(scores, right, lengths=np.arange(1, 41))
-    fitted.save(place() / "search")
-    return contents(place() / "search"), fitted
+    SearchConfidence().fit(scores, right, lengths=np.arange(1, 41)).save(place() / "search")
+    return place() / "search"
 
 
 def hits(queries: int, k: int = 4) -> tuple[Any, Any]:
@@ -230,39 +217,61 @@ def hits(queries: int, k: int = 4) -> tuple[Any, Any]:
     return scores, draw.uniform(size=scores.shape) < scores - 0.1
 
 
-class Training(NamedTuple):
-    """A network in training, and its checkpoint."""
-
-    network: nn.Module
-    checkpoint: Checkpoint
-
-
-def training(folder: Path) -> Training:
-    """Return a tiny network that is trained with checkpoints in a folder."""
-    torch.manual_seed(0)
-    network = nn.Linear(3, 2)
-    optimizer = torch.optim.AdamW(network.parameters())
-    return Training(network, Checkpoint(network, optimizer, str(folder), "x"))
+@cache
+def classifier() -> Path:
+    """Return the folder of a fitted classifier."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        Sen2ProClassifier(Sen2Pro(str(model_folder()), samples=2)).fit(TEXTS, LABELS).save(place() / "classifier")
+    return place() / "classifier"
 
 
 @cache
-def checkpoint() -> tuple[bytes, dict[str, Any]]:
-    """Return the file of a training run after two epochs, and the state then."""
-    network, kept = training(place() / "checkpoints")
-    for epoch in (1, 2):
-        network(torch.ones(1, 3)).sum().backward()
-        kept.optimizer.step()
-        kept.record(epoch, 1.0 / epoch)
-    assert kept.path is not None
-    return kept.path.read_bytes(), state_of(network, kept)
+def index() -> Path:
+    """Return the folder of an index with a graph."""
+    words = "the a man woman dog cat plays runs eats sees guitar ball park house".split()
+    texts = [f"{a} {b}" for a in words for b in words]
+    Index.build(tiny(), texts, kind="hnsw", metadata=[{"n": i} for i in range(len(texts))]).save(place() / "index")
+    return place() / "index"
 
 
-def state_of(network: nn.Module, kept: Checkpoint) -> dict[str, Any]:
-    """Return all that a checkpoint must restore."""
-    moments = kept.optimizer.state_dict()["state"]
-    return {
-        "about": [kept.epoch, kept.best_epoch, kept.best_loss],
-        "now": {name: tensor.tolist() for name, tensor in network.state_dict().items()},
-        "best": {name: tensor.tolist() for name, tensor in kept._best.items()},
-        "moments": {number: {key: each.tolist() for key, each in values.items()} for number, values in moments.items()},
-    }
+@cache
+def settings() -> Path:
+    """Return a folder with the settings of a model alone."""
+    (place() / "settings").mkdir()
+    shutil.copy(model_folder() / SAVED, place() / "settings")
+    return place() / "settings"
+
+
+@cache
+def plan() -> Plan:
+    """Return the plan of a run."""
+    return Plan(
+        signature=signature(), device="cpu", threads=0, columns={"n": "int64"}, texts=True, batch_size=None,
+        inputs=(InputFile("a.txt", 100, "xxh3-128:0", 10), InputFile("b.txt", 50, "xxh3-128:1", 5)),
+        reading={"column": None, "id_column": "key", "keep": ["n"], "skip_blank": False}, output="parquet",
+    )  # fmt: skip
+
+
+@cache
+def plan_folder() -> Path:
+    """Return a folder with this plan."""
+    bundle.save(place() / "run", PLAN, plan())
+    return place() / "run"
+
+
+REPORT = Report(rows=3, cut=1, limit=32, skipped=[("a.txt, line 7", "blank")], notes=["a note"], skipped_rows=1)
+
+
+@cache
+def shards_folder() -> Path:
+    """Return a folder of shards."""
+    (place() / "shards").mkdir()
+    whole, entries = stored()[".parquet"][0][1], []
+    for number, rows in enumerate((slice(0, 2), slice(2, 5))):
+        with GaussianWriter(place() / "shards" / shards.name(number)) as writer:
+            writer.write(whole.gaussian[rows], ids=(whole.ids or [])[rows], texts=(whole.texts or [])[rows])
+            writer.notes["sen2pro.unit"] = Report(rows=rows.stop - rows.start).to_json()
+        entries.append(shards.Shard(rows=rows.stop - rows.start, digest=writer.digest))
+    shards.write_manifest(place() / "shards", entries, [("a.txt, line 7", "blank")])
+    return place() / "shards"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from sen2pro.calibration import report as reports
 from sen2pro.calibration.confidence import Confidence, Examples, State, check_kinds, held_out
 from sen2pro.calibration.defaults import default_slope
-from sen2pro.calibration.features import Encoded
 from sen2pro.calibration.guarantee import CERTAINTY, Rule
 from sen2pro.calibration.selection import (
     Chosen,
@@ -36,18 +35,18 @@ from sen2pro.calibration.selection import (
 )
 from sen2pro.distances import distance_pairwise
 from sen2pro.errors import Sen2ProError, Sen2ProWarning, short_repr
-from sen2pro.gaussian import Gaussian
+from sen2pro.estimation.encoded import Encoded
+from sen2pro.gaussian import Gaussian, is_far
 from sen2pro.io.atomic import check_path
-from sen2pro.io.encoding import is_far
 from sen2pro.signature import MATTERS, Signature
 from sen2pro.validation import Array, Array64, as_list, check_sentences, parse_fraction
 
 PLAIN = ("cosine", "length", "length difference")  # features that need no distribution
-# Simple ones first: the one-standard-error rule takes the first that is about as good as the best.
 TITLES = {
-    "platt": "Platt, cosine", "beta": "beta, cosine", "isotonic": "isotonic, cosine",
+    "platt": "Platt, cosine", "isotonic": "isotonic, cosine", "beta": "beta, cosine",
     "lengths": "logistic, cosine and lengths", "distribution": "logistic, with the distribution",
 }  # fmt: skip
+# Simple ones first: the one-standard-error rule takes the first that is about as good as the best.
 WITHOUT, WITH = ("platt", "beta", "isotonic", "lengths"), ("distribution",)
 STRENGTHS = (0.1, 1.0, 10.0, 100.0, 1000.0)  # of the pull to the default slope: 1 is that of a few labels
 _SHAPES: dict[str, Shape] = {
@@ -70,11 +69,8 @@ class Model(Protocol):
     def signature(self) -> Signature:
         """Return how it encodes."""
 
-    def encode_with_plain(self, sentences: Any) -> tuple[Array, dict[str, Gaussian]]:
-        """Return the plain vectors, and a Gaussian for each source."""
-
-    def join(self, parts: Mapping[str, Gaussian]) -> Gaussian:
-        """Return the Gaussians of all sources together."""
+    def estimate(self, sentences: Sequence[str]) -> Encoded:
+        """Return all that encoding gives."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,7 +205,7 @@ class MatchConfidence(Confidence[PairState]):
     def probability(self, a: Sentences, b: Sentences) -> Any:
         """Return P(match) of each pair (n,), or of one pair a number.
 
-        Takes sentences, or what `sen2pro.calibration.encode` gives, so that a sentence of many pairs is encoded once. A
+        Takes sentences, or what `Sen2Pro.estimate` gives, so that a sentence of many pairs is encoded once. A
         Gaussian alone has no plain vector and no length.
         """
         single = isinstance(a, str) and isinstance(b, str)
@@ -407,11 +403,13 @@ def _groups(texts: tuple[Sequence[str], Sequence[str]] | None, table: Table) -> 
 
 def _encoded(model: Model, a: Any, b: Any) -> tuple[Encoded, Encoded]:
     """Return both sides of some pairs encoded, each sentence once."""
+    if not isinstance(model, Model):
+        raise Sen2ProError(f"model must be a Sen2Pro, not {type(model).__name__}")
     for side in (a, b):
         if isinstance(side, Gaussian):
             raise Sen2ProError(
                 "a Gaussian has no plain vector and no length, which this probability needs; pass the sentences, "
-                "or what sen2pro.calibration.encode(model, sentences) gives"
+                "or what Sen2Pro.estimate(sentences) gives"
             )
     if isinstance(a, Encoded) and isinstance(b, Encoded):
         found = a, b
@@ -423,26 +421,11 @@ def _encoded(model: Model, a: Any, b: Any) -> tuple[Encoded, Encoded]:
     else:
         left, right = check_sentences(a), check_sentences(b)
         texts = {text: number for number, text in enumerate(dict.fromkeys([*left, *right]))}
-        every = encode(model, list(texts))
+        every = model.estimate(list(texts))
         found = every[[texts[text] for text in left]], every[[texts[text] for text in right]]
     if len(found[0]) != len(found[1]) or not len(found[0]):
         raise Sen2ProError(f"pairs take two lists of one length, not of {len(found[0])} and {len(found[1])}")
     return found
-
-
-def encode(model: Model, sentences: Sequence[str]) -> Encoded:
-    """Encode sentences for a confidence. A model that works in one pass takes just that one.
-
-    >>> found = encode(Sen2Pro(method="one-pass"), ["A man plays the guitar.", "Someone makes music."])
-    >>> len(found), found.words.tolist()
-    (2, [5.0, 3.0])
-    """
-    if not isinstance(model, Model):
-        raise Sen2ProError(f"model must be a Sen2Pro, not {type(model).__name__}")
-    texts = check_sentences(sentences)
-    words = np.array([len(text.split()) for text in texts], np.float64)
-    vectors, parts = model.encode_with_plain(texts)
-    return Encoded(vectors, parts, model.join(parts), words)
 
 
 def _checked_labels(labels: Any, match_from: float | None) -> Array64:

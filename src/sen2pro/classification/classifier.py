@@ -25,7 +25,7 @@ from sen2pro.gaussian import Gaussian
 from sen2pro.io.atomic import check_path
 from sen2pro.model import Sen2Pro
 from sen2pro.progress import Show
-from sen2pro.settings import DEFAULT_MODEL, METHODS, WITHOUT_SAMPLES, Settings
+from sen2pro.settings import DEFAULT_MODEL, METHODS, WITHOUT_SAMPLES, Settings, check_method
 from sen2pro.signature import Signature, check_comparable
 from sen2pro.validation import Array64, Labels, as_list, check_sentences, check_whole
 
@@ -139,7 +139,7 @@ class Sen2ProClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
             raise Sen2ProError(f"model is a name, a folder or a Sen2Pro, not {type(self.model).__name__}")
         check_whole("seed", self.seed, 0)
         Settings(self.model, samples=self.samples, uncertainty=self.uncertainty, seed=self.seed)  # checks them
-        one_of("method", self.method, ("auto", *METHODS))
+        check_method(self.method, ("auto", *METHODS))
         one_of("features", self.features, ("auto", *FEATURES))
         one_of("head", self.head, ("auto", *HEADS))
         real = isinstance(self.C, Real) and not isinstance(self.C, bool)

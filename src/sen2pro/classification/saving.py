@@ -18,11 +18,12 @@ from sen2pro.classification.labels import check_labels
 from sen2pro.classification.training import FineTuning
 from sen2pro.encoder.find import OWN_NAMES
 from sen2pro.errors import Sen2ProError, short_repr
-from sen2pro.io import documents, tensors
+from sen2pro.estimation.whitening import find_whitening
+from sen2pro.io import bundle, documents
 from sen2pro.io.atomic import new_folder, write_text
 from sen2pro.io.documents import COUNT, NULL, NUMBER, TEXT, TRUTH, WHOLE, either, list_of, one_of_texts, record
 from sen2pro.model import Sen2Pro
-from sen2pro.settings import ADDED_LATER, JSON_CHECKS, METHODS, arguments
+from sen2pro.settings import METHODS, FileSettings
 from sen2pro.signature import Signature
 from sen2pro.validation import SOURCES, Array64
 
@@ -31,11 +32,19 @@ if TYPE_CHECKING:
 
 FORMAT = 3
 CONFIG, TENSORS, ENCODER = "sen2pro_classifier.json", "sen2pro_classifier.safetensors", "encoder"
-_RECIPE = record(
-    {"model": TEXT, "whitening": either(NULL, TRUTH),
-     **{name: check for name, check in JSON_CHECKS.items() if name not in ADDED_LATER}},
-    {name: JSON_CHECKS[name] for name in ADDED_LATER},
-)  # fmt: skip
+
+
+class _Recipe(FileSettings, kw_only=True):
+    """The settings that make the model again."""
+
+    model: str
+    whitening: bool | None
+
+
+def _check_recipe(value: Any, place: str) -> None:
+    TEXT(bundle.convert(value, _Recipe, place).model, place)
+
+
 _TUNING = {each.name: NUMBER for each in fields(FineTuning) if each.name != "checkpoints"}
 _SETTINGS = {
     "method": one_of_texts("auto", *METHODS), "samples": either(NULL, COUNT, list_of(COUNT, 2)),
@@ -48,14 +57,14 @@ _CHOICE = {
     "log_loss": documents.ANY_NUMBER, "accuracy": NUMBER,
 }  # fmt: skip
 _CONFIG = record({
-    "format": WHOLE, "version": TEXT, "model": either(NULL, TEXT, _RECIPE), "settings": record(_SETTINGS),
+    "format": WHOLE, "version": TEXT, "model": either(NULL, TEXT, _check_recipe), "settings": record(_SETTINGS),
     "classes": either(list_of(TEXT), list_of(WHOLE), list_of(TRUTH)), "choice": record(_CHOICE),
     "scaling": record({"features": one_of_texts(*FEATURES), "mean_scale": NUMBER, "variance_scale": NUMBER}),
     "signature": either(NULL, record({each.name: TEXT for each in fields(Signature)})),
     "encoder": either(NULL, documents.mapping(TEXT)),
 })  # fmt: skip
 _DIMENSIONS = {"matrix": 2, "bias": 1, "mean_centre": 1, "variance_centre": 1}
-_NUMBERS = {name: tensors.Expected("F64", dimensions) for name, dimensions in _DIMENSIONS.items()}
+_NUMBERS = {name: bundle.Expected("F64", dimensions) for name, dimensions in _DIMENSIONS.items()}
 
 
 def save(classifier: Sen2ProClassifier, folder: Path) -> None:
@@ -100,7 +109,7 @@ def recipe(model: Sen2Pro) -> dict[str, Any]:
         lost = "its network is in memory, not in a folder or on the hub"
     elif not encoder.is_as_loaded:
         lost = "its weights have changed since they were loaded"
-    elif model.whitening and not model.finds_its_whitening():
+    elif model.whitening and not _finds_whitening(model):
         lost = "its whitening is not in its folder"
     elif model.method != "sampling" and str(model.find_head()) != str(model.head):
         lost = "its head is neither in its folder nor one that comes with the package"
@@ -112,6 +121,11 @@ def recipe(model: Sen2Pro) -> dict[str, Any]:
     own_folder = encoder.folder.resolve().name == encoder.name or (encoder.folder / "sen2pro.json").is_file()
     name = str(encoder.folder.resolve()) if own_folder else encoder.name
     return {"model": name, "whitening": None if model.whitening else False, **model.settings.to_json()}
+
+
+def _finds_whitening(model: Sen2Pro) -> bool:
+    found = find_whitening(None, model.encoder.folder, None, None)
+    return found is not None and model.whitening is not None and found.hash == model.whitening.hash
 
 
 def load(kind: type[Sen2ProClassifier], folder: Path, model: str | Path | Sen2Pro | None = None) -> Sen2ProClassifier:
@@ -162,7 +176,9 @@ def _model(config: Mapping[str, Any], folder: Path, given: str | Path | Sen2Pro 
     if isinstance(given, Sen2Pro):
         return given
     name = str(given or name)
-    return Sen2Pro(name, whitening=kept["whitening"], **arguments(kept)) if isinstance(kept, dict) else name
+    if not isinstance(kept, dict):
+        return name
+    return Sen2Pro(name, whitening=kept["whitening"], **bundle.convert(kept, _Recipe, str(folder)).arguments())
 
 
 def _read(folder: Path) -> tuple[dict[str, Any], dict[str, Array64]]:
@@ -173,7 +189,7 @@ def _read(folder: Path) -> tuple[dict[str, Any], dict[str, Array64]]:
             f"it is of format {short_repr(config.get('format'))}, but sen2pro {__version__} reads format {FORMAT} (to "
             f"read it, install sen2pro {config.get('version', 'of its time')})"
         )
-    numbers = tensors.read(folder / TENSORS, _NUMBERS)
+    numbers = bundle.read_arrays(folder / TENSORS, _NUMBERS)
     if config.pop("hash", None) != _hash(config, numbers):
         raise _changed("its contents do not have")
     if config["format"] == 2:

@@ -300,8 +300,6 @@ def _evenly(rows: NDArray[np.int64], most: int) -> NDArray[np.int64]:
 def _own_copy(classifier: Sen2ProClassifier) -> tuple[Sen2Pro, bool]:
     """Return a model whose network may be changed, and whether it shall encode in one pass; the user's own stays."""
     given, method = classifier.model, getattr(classifier.model, "method", classifier.method)
-    if method == "shrinkage":
-        raise Sen2ProError("method='shrinkage' cannot be fine-tuned; use 'auto' or 'sampling'")
     how = {name: getattr(classifier, name) for name in ("samples", "uncertainty", "seed")}
     model = given if isinstance(given, Sen2Pro) else Sen2Pro(str(given), **how)
     if model.whitening or model.encoder.truncate_dim:

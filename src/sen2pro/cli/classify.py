@@ -100,9 +100,7 @@ def train(
     validation: Annotated[
         str | None, Option(help="Labelled validation file. (default: cross-validation; --finetune: a fifth of DATA)")
     ] = None,
-    method: Annotated[
-        str, Option(help="auto (one-pass if there is a head), one-pass, analytic, sampling, shrinkage.")
-    ] = "auto",
+    method: Annotated[str, Option(help="auto (one-pass if there is a head), one-pass, sampling.")] = "auto",
     features: Annotated[str, Option(help="auto, mean, or mean+variance as in the paper.")] = "auto",
     loss: Annotated[str, Option(help="auto, expected or sampled: how the loss sees the distribution.")] = "auto",
     C: Annotated[float | None, Option("--C", help="Inverse strength of regularisation. (default: the best)")] = None,

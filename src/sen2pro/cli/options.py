@@ -33,7 +33,7 @@ SkipBlank = Annotated[bool, typer.Option("--skip-blank", help="Pass over blank s
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the output if it exists.")]
 PairMethod = Annotated[
     str,
-    typer.Option(help="auto (one-pass if there is a head and no --samples), one-pass, analytic, sampling, shrinkage."),
+    typer.Option(help="auto (one-pass if there is a head and no --samples), one-pass, sampling."),
 ]
 
 

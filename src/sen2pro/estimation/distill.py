@@ -1,4 +1,4 @@
-"""Fit a head: the samples of a corpus are the teacher, one plain pass is the pupil, ridge regression the lesson.
+"""Fit a head: ridge regression from the states of one pass to the means and variances of a corpus's samples.
 
 Targets are turned to their principal components, each with a penalty chosen by leave-one-out error. The hidden states
 to read, and the scale to predict variances on, are chosen on sentences held out; where the kinds of text are known, on
@@ -7,29 +7,25 @@ kinds held out, since a user's text is of another kind than the corpus.
 
 from __future__ import annotations
 
-import hashlib
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sen2pro import __version__
+from sen2pro.encoder.backend import States, Tokens
 from sen2pro.errors import Sen2ProError, short_repr
-from sen2pro.estimation.analytic import Correction
-from sen2pro.estimation.head import SPACE, TRANSFORMS, Coverage, Head, Linear, basis
-from sen2pro.estimation.ridge import Layers, Ridge, Rows
-from sen2pro.estimation.shrinkage import Strength, dof_of_noise, log_bias
-from sen2pro.estimation.specificity import fit_specificity
+from sen2pro.estimation.head import Coverage, Head, HeadConfig, HeadSpace, Teacher
+from sen2pro.estimation.linear import PARTS, TRANSFORMS, Layers, Linear, Ridge, Rows, basis, hash_of
+from sen2pro.estimation.moments import dof_of_noise, log_bias, samples_worth
+from sen2pro.estimation.specificity import Corpus, fit_specificity
 from sen2pro.gaussian import floored
 from sen2pro.progress import Show, progress
-from sen2pro.sampling.states import States
+from sen2pro.sampling.sampler import Sampler
+from sen2pro.signature import Signature
 from sen2pro.validation import MOST_SAMPLES, Array, Array64, check_whole, parse_fraction
-
-if TYPE_CHECKING:
-    from sen2pro.model import Sen2Pro
 
 _Choice = tuple[Layers, str, Layers]  # what is read for the variance, the scale it is predicted on, what for the shift
 Fold = tuple[Rows, Rows]  # held out, the rest
@@ -39,11 +35,12 @@ _LEVEL = 3  # the first terms of the basis, 1, log tokens and its square: what a
 _AT_LEAST = 200  # sentences
 _PASSAGE = 100  # words: more are several sentences
 _FLOOR = 1e-4  # of a dimension's average variance: a smaller one is a lack of samples
+_CHUNK = 256  # sentences whose samples are in memory at once
 _SURE = 0.25  # standard error of an R2 that is still reported
 
 
 @dataclass
-class Teacher:
+class SampledMoments:
     """What the samples of n sentences say, of one kind of uncertainty."""
 
     mean: Array  # (n, k)
@@ -52,7 +49,7 @@ class Teacher:
     count: int
 
     @classmethod
-    def empty(cls, n: int, k: int, count: int) -> Teacher:
+    def empty(cls, n: int, k: int, count: int) -> SampledMoments:
         """Make room for n sentences."""
         mean, variance, first, second = (np.empty((n, k), np.float32) for _ in range(4))
         return cls(mean, variance, (first, second), count)
@@ -65,44 +62,41 @@ class Teacher:
             half[rows] = samples[:, i::2].var(axis=1, ddof=1)
 
 
-def learn(model: Sen2Pro, texts: list[str], samples: int, held_out: float, batch_size: int | None, show: Show) -> Head:
-    """Sample a corpus of different sentences with a model, and fit a head for it; see `Sen2Pro.distill`."""
-    if len(texts) < _AT_LEAST:
+def learn(
+    sampler: Sampler, signature: Signature, tokens: Tokens, samples: int, held_out: float, batch_size: int | None,
+    show: Show,
+) -> Head:  # fmt: skip
+    """Sample a corpus of different sentences, and fit a head for a model of this signature; see `Sen2Pro.distill`."""
+    if len(tokens) < _AT_LEAST:
         raise Sen2ProError(
-            f"fit a head on at least {_AT_LEAST} different sentences, better thousands, not {len(texts)}"
+            f"fit a head on at least {_AT_LEAST} different sentences, better thousands, not {len(tokens)}"
         )
     samples = check_whole("samples", samples, 6, MOST_SAMPLES)
     out = parse_fraction(held_out)
     if out is None or not 0.05 <= out <= 0.5:
         raise Sen2ProError(f"held_out must be between 0.05 and 0.5, not {short_repr(held_out)}")
-    prompt = model.encoder.prompt(None, None)
-    counts = dict.fromkeys(model.sources, samples - samples % 2)
-    teachers = {name: Teacher.empty(len(texts), model.dim, counts[name]) for name in model.sources}
-    with progress(len(texts) * sum(counts.values()), show, threshold=256) as advance:
-        for start in range(0, len(texts), 256):
-            part = texts[start : start + 256]
-            drawn = {name: np.empty((len(part), counts[name], model.dim), np.float32) for name in model.sources}
-            for source, index, number, vectors in model.sampler.draw(part, prompt, counts, batch_size, advance):
-                drawn[source][index, number] = vectors
-            for name, array in drawn.items():
-                teachers[name].put(slice(start, start + len(part)), array)
-    layers = range(max(model.encoder.depth - 1, 0))  # the last one is what the vector is made of
-    spread = model.encoder.propagates and "model" in model.sources
-    states = model.sampler.plain(texts, prompt, layers=layers, batch_size=batch_size, warn=False, spread=spread)
-    head = fit_for(model, texts, states, teachers, out)
-    moved = model.sampler.moved(texts, prompt, samples // 2, batch_size, show)
-    return replace(head, specificity=fit_specificity(model.signature(), texts, states, moved))
+    counts = dict.fromkeys(sampler.settings.sources, samples - samples % 2)
+    drawn = {name: SampledMoments.empty(len(tokens), sampler.dim, count) for name, count in counts.items()}
+    with progress(len(tokens) * sum(counts.values()), show, threshold=256) as advance:
+        for start in range(0, len(tokens), _CHUNK):
+            rows = range(start, min(start + _CHUNK, len(tokens)))
+            chunk = {name: np.empty((len(rows), count, sampler.dim), np.float32) for name, count in counts.items()}
+            for source, index, number, vectors in sampler.draw(tokens.rows(rows), counts, batch_size, advance):
+                chunk[source][index, number] = vectors
+            for name, array in chunk.items():
+                drawn[name].put(slice(rows.start, rows.stop), array)
+    layers = range(max(sampler.encoder.depth - 1, 0))  # the last one is what the vector is made of
+    states, texts = sampler.run_plain(tokens, layers, batch_size), list(tokens.texts)
+    head = fit_for(sampler, signature, texts, states, drawn, out)
+    moved = sampler.measure_moves(tokens, samples // 2, batch_size, show)
+    return replace(head, specificity=fit_specificity(signature, texts, states, moved))
 
 
 def fit_for(
-    model: Sen2Pro,
-    texts: list[str],
-    states: States,
-    teachers: dict[str, Teacher],
-    held_out: float,
-    kinds: Sequence[str] | None = None,
-) -> Head:
-    """Fit a head for a model on sentences whose samples, in the model's own geometry, are there.
+    sampler: Sampler, signature: Signature, texts: list[str], states: States, samples: Mapping[str, SampledMoments],
+    held_out: float, kinds: Sequence[str] | None = None,
+) -> Head:  # fmt: skip
+    """Fit a head on sentences whose samples, in the model's own geometry, are given.
 
     With `kinds` (the kind of each sentence), whole kinds are held out, each once, instead of a share of the sentences.
     """
@@ -110,26 +104,26 @@ def fit_for(
     candidates: list[Layers] = [None, ()]
     if len(layers) > 1:
         candidates += [(layers[0], layers[-1]), (layers[0], layers[len(layers) // 2], layers[-1])]
-    plain = model.sampler.finish(states.vectors)
-    lessons = {source: _Lesson(samples, plain, states.scalars()) for source, samples in teachers.items()}
+    plain = sampler.finish(states.vectors)
+    targets = {source: _Targets(each, plain, states.scalars) for source, each in samples.items()}
     folds = _split(len(texts), held_out) if kinds is None else _split_kinds(kinds)
-    choices, quality = _choose(states, lessons, candidates, folds)
-    digest = hashlib.sha256("\n".join(texts).encode()).hexdigest()
-    counts = "+".join(str(teacher.count) for teacher in teachers.values())
-    signature = model.signature()
-    correction = None
-    if states.spread is not None and "model" in lessons:
-        spread = model.sampler.spread(states)
-        correction = _fit_correction(states, lessons["model"], spread, choices["model"][0], folds)
-    return Head(
-        space={name: getattr(signature, name) for name in SPACE},
-        corpus={"hash": digest[:8], "size": len(texts)},
-        teacher={"samples": counts, "seed": model.seed, "version": __version__},
-        quality=quality,
-        coverage=fit_coverage(states, candidates[-1] or (), folds, kinds),
-        correction=correction,
-        **_fit_all(states, lessons, choices),
-    )
+    choices, quality = _choose(states, targets, candidates, folds)
+    maps, worth = _fit_maps(states, targets, choices)
+    coverage = fit_coverage(states, candidates[-1] or (), folds, kinds)
+    arrays = {
+        **{f"coverage.{name}": value for name, value in vars(coverage).items() if isinstance(value, np.ndarray)},
+        **{f"{name}.{part}": getattr(each, part) for name, each in maps.items() for part in PARTS},
+        **{f"{source}.live": each.live for source, each in targets.items()},
+    }
+    counts = "+".join(str(each.count) for each in samples.values())
+    config = HeadConfig(
+        space=HeadSpace.of(signature), corpus=Corpus.of(texts), quality=quality, worth=worth, rest=coverage.rest,
+        teacher=Teacher(samples=counts, seed=sampler.settings.seed), lengths=coverage.lengths,
+        layers={"coverage": coverage.layers, **{name: each.layers for name, each in maps.items()}},
+        transforms={name: each.transform for name, each in maps.items()},
+        hash=hash_of(arrays, str(coverage.lengths)),
+    )  # fmt: skip
+    return Head(config, arrays)
 
 
 def _split(count: int, held_out: float) -> list[Fold]:
@@ -151,94 +145,60 @@ def _split_kinds(kinds: Sequence[str], count: int = 4) -> list[Fold]:
 
 
 def _choose(
-    states: States, lessons: Mapping[str, _Lesson], candidates: list[Layers], folds: list[Fold]
+    states: States, targets: Mapping[str, _Targets], candidates: list[Layers], folds: list[Fold]
 ) -> tuple[dict[str, _Choice], dict[str, dict[str, float]]]:
     """Fit every candidate on the rest of each fold, and take what is best on those held out; also say how good."""
-    scalars = states.scalars()
+    scalars = states.scalars
     # A root cannot follow the level of a total by length, so it is tried on sentences only.
     transforms = [name for name in TRANSFORMS if name == "log" or states.words.max() <= _PASSAGE]
-    variances: dict[str, dict[tuple[Layers, str], list[Array64]]] = {source: defaultdict(list) for source in lessons}
-    shifts: dict[str, dict[Layers, list[Array64]]] = {source: defaultdict(list) for source in lessons}
+    variances: dict[str, dict[tuple[Layers, str], list[Array64]]] = {source: defaultdict(list) for source in targets}
+    shifts: dict[str, dict[Layers, list[Array64]]] = {source: defaultdict(list) for source in targets}
     for held, rest in folds:
         tried = states.rows(held), np.clip(scalars[held], scalars[rest].min(axis=0), scalars[rest].max(axis=0))
         for layers in candidates:
             ridge = Ridge(states, layers, rest)
-            for source, lesson in lessons.items():
+            for source, target in targets.items():
                 for transform in transforms:
-                    linear, out = ridge.fit(lesson.targets(transform)[rest], transform)
-                    level = lesson.level(lesson.variances(transform, out), transform, rest)
-                    linear = lesson.levelled(linear, level)
-                    variances[source][layers, transform].append(lesson.variances(transform, linear(*tried)))
-                shifts[source][layers].append(ridge.fit(lesson.shift[rest])[0](*tried))
+                    linear, out = ridge.fit(target.targets(transform)[rest], transform)
+                    level = target.level(target.variances(transform, out), transform, rest)
+                    linear = target.levelled(linear, level)
+                    variances[source][layers, transform].append(target.variances(transform, linear(*tried)))
+                shifts[source][layers].append(ridge.fit(target.shift[rest])[0](*tried))
     held = np.concatenate([fold[0] for fold in folds])
     rest = folds[0][1] if len(folds) == 1 else held
     choices: dict[str, _Choice] = {}
     quality: dict[str, dict[str, float]] = {}
-    for source, lesson in lessons.items():
+    for source, target in targets.items():
         predicted = {choice: np.concatenate(parts) for choice, parts in variances[source].items()}
         shifted = {choice: np.concatenate(parts) for choice, parts in shifts[source].items()}
         # The minimum of this loss is the true variance, whatever the distribution of the samples.
-        losses = {choice: (np.log(v) + lesson.variance[held] / v).mean() for choice, v in predicted.items()}
-        errors = {choice: ((shift - lesson.shift[held]) ** 2).mean() for choice, shift in shifted.items()}
+        losses = {choice: (np.log(v) + target.variance[held] / v).mean() for choice, v in predicted.items()}
+        errors = {choice: ((shift - target.shift[held]) ** 2).mean() for choice, shift in shifted.items()}
         best, nearest = min(losses, key=lambda c: losses[c]), min(errors, key=lambda c: errors[c])
         choices[source] = *best, nearest
-        quality[source] = lesson.quality(predicted[best], shifted[nearest], held, rest)
+        quality[source] = target.quality(predicted[best], shifted[nearest], held, rest)
     return choices, quality
 
 
-def _fit_all(states: States, lessons: Mapping[str, _Lesson], choices: Mapping[str, _Choice]) -> dict[str, Any]:
-    """Fit what was chosen on all sentences: the parts of a head, by name and source."""
+def _fit_maps(
+    states: States, targets: Mapping[str, _Targets], choices: Mapping[str, _Choice]
+) -> tuple[dict[str, Linear], dict[str, float]]:
+    """Fit what was chosen on all sentences: the maps of a head, and what its predictions are worth in samples."""
     used = {layers for variance, _, shift in choices.values() for layers in (variance, shift)}
     ridges = {layers: Ridge(states, layers, slice(None)) for layers in used}
-    parts: dict[str, dict[str, Any]] = {"shifts": {}, "variances": {}, "errors": {}, "live": {}, "strengths": {}}
-    for source, lesson in lessons.items():
+    maps, worth = {}, {}
+    for source, target in targets.items():
         layers, transform, nearest = choices[source]
-        linear, out = ridges[layers].fit(lesson.targets(transform), transform)
-        predicted = lesson.variances(transform, out)
-        level = lesson.level(predicted, transform, slice(None))
-        parts["variances"][source] = lesson.spread(lesson.levelled(linear, level)).in_half()
-        parts["strengths"][source] = lesson.strength(np.log(predicted) + (lesson.terms @ level)[:, None])
-        linear, out = ridges[nearest].fit(lesson.shift)
-        parts["shifts"][source] = linear.in_half()
-        noise = lesson.samples.variance.mean(axis=0) / lesson.samples.count
-        parts["errors"][source] = np.maximum(((out - lesson.shift) ** 2).mean(axis=0) - noise, 0).astype(np.float32)
-        parts["live"][source] = lesson.live
-    return parts
+        linear, out = ridges[layers].fit(target.targets(transform), transform)
+        predicted = target.variances(transform, out)
+        level = target.level(predicted, transform, slice(None))
+        maps[f"{source}.shift"] = ridges[nearest].fit(target.shift)[0].in_half()
+        maps[f"{source}.variance"] = target.spread(target.levelled(linear, level)).in_half()
+        worth[source] = target.worth(np.log(predicted) + (target.terms @ level)[:, None])
+    return maps, worth
 
 
-def _fit_correction(
-    states: States, lesson: _Lesson, spread: Array64, layers: Layers, folds: list[Fold]
-) -> Correction | None:
-    """Fit what propagated variances (n, k) lack, from the hidden states that the head reads for the same variances.
-
-    None if corrected variances are worse than a constant on the sentences held out.
-    """
-    spread = spread[:, lesson.live]
-    start = np.log(np.maximum(spread, _FLOOR * spread.mean(axis=0) + 1e-30))
-    scalars = states.scalars()
-
-    def fit(rows: Rows | slice) -> Linear:
-        linear, out = Ridge(states, layers, rows).fit(lesson.targets("log")[rows] - start[rows], "log")
-        return lesson.levelled(linear, lesson.level(np.exp(out + start[rows]), "log", rows))
-
-    predicted = [
-        np.exp(start[held] + fit(rest)(states.rows(held), np.clip(scalars[held], *_bounds(scalars[rest]))))
-        for held, rest in folds
-    ]
-    held = np.concatenate([fold[0] for fold in folds])
-    rest = folds[0][1] if len(folds) == 1 else held
-    quality = lesson.quality(np.concatenate(predicted), lesson.shift[held], held, rest)
-    del quality["shift of the mean"]
-    if min(quality.values()) < 0:
-        return None
-    return Correction(lesson.spread(fit(slice(None))).in_half(), quality)
-
-
-def _bounds(scalars: Array64) -> tuple[Array64, Array64]:
-    return scalars.min(axis=0), scalars.max(axis=0)
-
-
-class _Lesson:
+class _Targets:
     """The targets of one kind of uncertainty, and how good a prediction of them is, without the noise of the samples.
 
     The noise of few samples is larger than what is measured, so it is never estimated and subtracted. A prediction and
@@ -246,7 +206,7 @@ class _Lesson:
     product of the errors against either half of the samples, whose noise is independent and averages to 0.
     """
 
-    def __init__(self, samples: Teacher, plain: Array, scalars: Array64) -> None:
+    def __init__(self, samples: SampledMoments, plain: Array, scalars: Array64) -> None:
         self.samples = samples
         self.terms = basis(scalars)[:, :_LEVEL]
         self.shift = samples.mean.astype(np.float64) - plain
@@ -297,19 +257,18 @@ class _Lesson:
         terms[:, self.live], directions[:, self.live] = linear.terms, linear.directions
         return replace(linear, terms=terms, directions=directions)
 
-    def strength(self, predicted: Array64) -> Strength:
-        """Estimate what prediction and samples are worth; an error below its own standard error is taken to be that."""
-        logs = [np.log(array) for array in (self.variance, *self.halves)]
-        gap = log_bias(self.half_dof) - log_bias(self.dof)
-        bias = float((logs[0] - (logs[1] + logs[2]) / 2).mean() / gap)
-        full, first, second = (log - predicted for log in self._unbiased(*logs))
-        level, one, other = (error.mean(axis=1, keepdims=True) for error in (full, first, second))
-        return Strength(
+    def worth(self, predicted: Array64) -> float:
+        """Return the number of samples whose variances are as good as those of predicted logarithms.
+
+        An error below its own standard error is taken to be that.
+        """
+        logs = self._unbiased(*map(np.log, (self.variance, *self.halves)))
+        full, first, second = (log - predicted for log in logs)
+        one, other = (error.mean(axis=1, keepdims=True) for error in (first, second))
+        return samples_worth(
             dof=dof_of_noise(max(_average((first - one) * (second - other)))),
             efficiency=dof_of_noise(float((full**2 - first * second).mean())) / self.dof,
-            bias=bias,
             level=max(_average(one * other)),
-            level_noise=max(float((level**2 - one * other).mean()), 0.0) * self.dof,
         )
 
     def quality(self, variance: Array64, shift: Array64, held: Rows, rest: Rows) -> dict[str, float]:
@@ -388,7 +347,7 @@ def fit_coverage(
     held = np.concatenate([fold[0] for fold in folds])
     distances = np.concatenate([_distances(states, layers, rest).distance(states.rows(rows)) for rows, rest in folds])
     whole = _distances(states, layers, folds[0][1] if len(folds) == 1 else held)
-    terms, logs = basis(states.scalars()[held])[:, :_LEVEL], np.log(distances)
+    terms, logs = basis(states.scalars[held])[:, :_LEVEL], np.log(distances)
     centre = np.linalg.lstsq(terms, logs, rcond=None)[0]
     width = gamma_regression(terms, np.abs(logs - terms @ centre) + 1e-6)
     places = (logs - terms @ centre) * np.exp(-terms @ width)
@@ -401,7 +360,7 @@ def fit_coverage(
 
 
 def _distances(states: States, layers: tuple[int, ...], rest: Rows) -> Coverage:
-    scalars = states.scalars()
+    scalars = states.scalars
     z = np.concatenate([states.features(layers), scalars], axis=1)[rest]
     centre, scale = z.mean(axis=0), z.std(axis=0) + 1e-9
     z = (z - centre) / scale

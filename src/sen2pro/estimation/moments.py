@@ -113,3 +113,45 @@ def combine(
     if how == "unified":
         variance = variance + sum(weight * (each - mean) ** 2 for weight, (each, _) in weighted)
     return np.asarray(mean), np.asarray(variance)
+
+
+def polygamma(order: int, x: float) -> float:
+    """Return a derivative of the logarithm of the gamma function (1: trigamma)."""
+    import torch
+
+    return float(torch.special.polygamma(order, torch.tensor(x, dtype=torch.float64)))
+
+
+def log_bias(dof: float) -> float:
+    """Return how much too small the logarithm of a variance is on average, for Gaussian samples.
+
+    >>> variances = np.random.default_rng(0).normal(size=(50_000, 5)).var(axis=1, ddof=1)  # of a true variance of 1
+    >>> bool(abs(np.log(variances).mean() + log_bias(4)) < 0.01)
+    True
+    """
+    import torch
+
+    return float(np.log(dof / 2) - torch.special.digamma(torch.tensor(dof / 2, dtype=torch.float64)))
+
+
+def dof_of_noise(variance: float) -> float:
+    """Return the degrees of freedom at which the logarithm of a variance has this variance: trigamma(dof / 2)."""
+    if not 1e-6 < variance < 1e6:
+        return 2e6 if variance <= 1e-6 else 2e-3
+    x = 0.5 + 1 / variance  # Newton's method on 1 / trigamma, which is convex
+    for _ in range(50):
+        value = polygamma(1, x)
+        step = value * (1 - value / variance) / polygamma(2, x)
+        x += step
+        if abs(step) < 1e-10 * x:
+            break
+    return 2 * x
+
+
+def samples_worth(dof: float, efficiency: float, level: float) -> float:
+    """Return the number of samples whose log-variances are as far from the truth as predicted ones.
+
+    The error of a prediction is that of a sample variance of `dof` degrees of freedom in each dimension, and of the
+    variance `level` in the level of a sentence. A sample is worth `efficiency` of a Gaussian one.
+    """
+    return 1 + dof_of_noise(polygamma(1, dof / 2) + level) / max(efficiency, 1e-9)

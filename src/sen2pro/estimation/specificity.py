@@ -1,52 +1,174 @@
-"""Specificity in one pass: a linear map of hidden states predicts how far an inserted word would move a sentence.
+"""How specific a sentence is, as people see it, without a label.
 
-The map predicts the distance itself (the root of the mean squared move), not its logarithm: a fit to logarithms spends
-itself on sentences that hardly move at all, and agrees less with people. A second column predicts how many names and
-numbers a sentence holds. It learns that from capital letters and digits, and then finds names in lower case too. With
-the map come the percentiles of the sentences it was fitted on, which turn a value into a score from 0 to 100.
+A specific sentence stays where it is: a random word that is inserted hardly moves its meaning. A vague sentence moves
+with the word. So the measure is how far the vector moves, on average, when one random word is inserted. Names and
+numbers, which make a sentence specific to people, count beside it.
+
+A head predicts both in one pass, by a linear map of hidden states. It predicts the distance itself (the root of the
+mean squared move), not its logarithm: a fit to logarithms is spent on sentences that hardly move at all, and agrees
+less with people. It learns names and numbers from capital letters and digits, and then finds names in lower case too.
+With the map come the percentiles of the sentences it was fitted on, which turn a value into a score from 0 to 100.
 """
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from functools import cached_property
+from functools import cache, cached_property, lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from sen2pro import __version__
-from sen2pro.errors import Sen2ProError
-from sen2pro.estimation.head import SHIPPED, TRANSFORMS, Linear, basis
-from sen2pro.estimation.names import names_and_numbers
-from sen2pro.estimation.ridge import Ridge
-from sen2pro.io import documents, tensors
+from sen2pro.encoder.backend import States
+from sen2pro.errors import HeadMissing, Sen2ProError
+from sen2pro.estimation.encoded import Encoded
+from sen2pro.estimation.linear import BASIS, TRANSFORMS, Linear, Ridge, hash_of
+from sen2pro.io import bundle
 from sen2pro.io.atomic import check_path, replacing_folder, settled
-from sen2pro.sampling.states import States
+from sen2pro.io.bundle import Config, Count, Expected
 from sen2pro.signature import Signature
 from sen2pro.validation import Array, Array64
 
-CONFIG, TENSORS = "sen2pro_specificity.json", "sen2pro_specificity.safetensors"
-_SPACE = ("model", "hash", "pooling", "whitening")  # another model must agree on all but the name
+NAME = "sen2pro_specificity"
+CONFIG, TENSORS = f"{NAME}.json", f"{NAME}.safetensors"
+DEFAULT_SAMPLES = 12
+SHIPPED = Path(__file__).parents[1] / "heads"
+
 _PERCENT = np.linspace(0, 100, 101)
-_TRANSFORM = "root"
-_OLD_TRANSFORM = "log"  # of files written before 0.7.0, which do not name it
+_TRANSFORM: Literal["root"] = "root"
 _NAMES = 0.5  # weight of the logarithm of 1 + names and numbers, beside that of the squared move
 _MOST_LAYERS = 6  # below the last one: more cost the fit much time and give little
 _BEYOND = 1.0  # how far a value may be above all of the corpus: a root near 0 has no meaningful logarithm
 _KNOTS = np.log([1, 2, 3, 4, 6, 8, 11, 15, 20, 27, 36, 48, 64, 96, 160, 256])  # lengths in words, as logarithms
+_MARKS = "\"'([{)]}.,;:!?*-#"
+_ENDS = ".!?:…"  # after one of these a word has a capital because of its place
+
+
+@dataclass(frozen=True, eq=False)
+class Specificity:
+    """How specific sentences are: arrays (n,), or numbers for a single sentence. Greater is more specific.
+
+    Attributes
+    ----------
+    score
+        Percentile, 0 to 100: 52 means more specific than 52 % of English sentences.
+    at_length
+        The same among English sentences of the same length.
+    value
+        The measure itself: minus the logarithm of how far (squared distance) an inserted word moves the sentence. A
+        head adds half the logarithm of 1 + the names and numbers that it sees in the sentence.
+    """
+
+    score: Any
+    at_length: Any
+    value: Any
+
+    def __len__(self) -> int:
+        return len(self.value)
+
+    def __getitem__(self, row: int) -> Specificity:
+        """Return the numbers of one sentence."""
+        return Specificity(float(self.score[row]), float(self.at_length[row]), float(self.value[row]))
+
+
+@dataclass(frozen=True, eq=False)
+class Explanation:
+    """What carries a sentence: each word, and how far the meaning moves without it (1 - cosine)."""
+
+    words: tuple[str, ...]
+    moves: Array64
+
+    @property
+    def share(self) -> Array64:
+        """Each word's share of all moves; they add up to 1."""
+        return self.moves / max(float(self.moves.sum()), 1e-30)
+
+    def __str__(self) -> str:
+        order = np.argsort(-self.moves, kind="stable")
+        return ", ".join(f"{self.words[i]} {self.share[i]:.0%}" for i in order)
+
+
+def without_each_word(words: Sequence[str]) -> list[str]:
+    """Return the texts that `explain` takes: all words, and all but one; of a single word only itself.
+
+    >>> without_each_word(["a", "red", "dog"])
+    ['a red dog', 'red dog', 'a dog', 'a red']
+    """
+    others = range(len(words)) if len(words) > 1 else ()
+    return [" ".join(words), *(" ".join([*words[:i], *words[i + 1 :]]) for i in others)]
+
+
+def explain(words: Sequence[str], vectors: Array) -> Explanation:
+    """Return how far the meaning moves without each word, from the plain vectors of `without_each_word`."""
+    if len(words) == 1:
+        return Explanation(tuple(words), np.ones(1))
+    unit = vectors.astype(np.float64)
+    unit /= np.maximum(np.linalg.norm(unit, axis=1, keepdims=True), 1e-12)
+    return Explanation(tuple(words), np.maximum(1 - unit[1:] @ unit[0], 0))
+
+
+def measure(encoded: Encoded, head: SpecificityHead | None, moves: Array64 | None = None) -> Specificity:
+    """Return how specific texts are, from the states that a plain pass kept.
+
+    With `moves`, how far inserted words moved each text, a head is not needed; then there are no percentiles (NaN).
+    """
+    count, states = len(encoded), encoded.states
+    if head is None:
+        none = np.full(count, np.nan)
+        return Specificity(none, none, np.empty(0) if moves is None else _minus_log(moves))
+    if not count:
+        return Specificity(np.empty(0), np.empty(0), np.empty(0))
+    assert states is not None
+    value = head.value(states) if moves is None else head.sampled_value(states, moves)
+    return Specificity(head.score(value), head.at_length(value, encoded.words), value)
+
+
+class Space(Config, kw_only=True):
+    """The model that a head was fitted for; another model must agree on all but the name."""
+
+    model: str
+    hash: str
+    pooling: str
+    whitening: str
+
+    @classmethod
+    def of(cls, signature: Signature) -> Any:
+        """Return what a signature says of the model."""
+        return cls(**{name: getattr(signature, name) for name in cls.__struct_fields__})
+
+
+class Corpus(Config, kw_only=True):
+    """The sentences that a head was fitted on."""
+
+    hash: str
+    size: Count
+
+    @classmethod
+    def of(cls, texts: Sequence[str]) -> Corpus:
+        """Return the size and the hash of a list of sentences."""
+        return cls(hash=hashlib.sha256("\n".join(texts).encode()).hexdigest()[:8], size=len(texts))
+
+
+class SpecificityConfig(Config, kw_only=True):
+    """What is saved beside the numbers of a head."""
+
+    space: Space
+    corpus: Corpus
+    layers: tuple[Count, ...]
+    r2: float  # on the scale of the transform, each sentence left out of the fit
+    hash: str
+    version: str = __version__
+    transform: Literal["log", "root"] = "log"  # of the mean squared move; files before 0.7.0 do not name it
 
 
 @dataclass(frozen=True, eq=False)
 class SpecificityHead:
     """A fitted map from the states of one pass to a specificity, and the percentiles of the corpus."""
 
-    space: dict[str, str]
-    corpus: dict[str, Any]  # hash, size
-    layers: tuple[int, ...]
-    transform: str  # of the mean squared move, on whose scale the map predicts
-    r2: float  # on that scale, each sentence left out of the fit
+    config: SpecificityConfig
     terms: Array  # (b, 2): of the move, and of names and numbers; heads written before 0.7.0 have only the first
     states: Array  # (F, r)
     directions: Array  # (r, 2)
@@ -58,18 +180,24 @@ class SpecificityHead:
     spread: Array  # (m,), and its standard deviation
     residuals: Array  # (101,), values of the corpus in these units
 
+    @property
+    def layers(self) -> tuple[int, ...]:
+        """The hidden states that it reads."""
+        return self.config.layers
+
     def value(self, states: States) -> Array64:
         """Return the specificity of each sentence, (n,): see `Specificity.value`."""
         predicted = self._predict(states)
-        value = _minus_log(predicted[:, 0], self.transform) + _NAMES * predicted[:, 1:].sum(axis=1)
+        moved = TRANSFORMS[self.config.transform][1](predicted[:, 0])
+        value = _minus_log(moved, 1e-30) + _NAMES * predicted[:, 1:].sum(axis=1)
         return np.asarray(np.minimum(value, self.quantiles[-1] + _BEYOND))
 
     def sampled_value(self, states: States, moved: Array64) -> Array64:
         """Return the specificity of sentences whose mean squared move was measured."""
-        return np.asarray(-np.log(np.maximum(moved, 1e-12)) + _NAMES * self._predict(states)[:, 1:].sum(axis=1))
+        return np.asarray(_minus_log(moved) + _NAMES * self._predict(states)[:, 1:].sum(axis=1))
 
     def _predict(self, states: States) -> Array64:
-        return self._linear(states, np.clip(states.scalars(), self.low, self.high))
+        return self._linear(states, np.clip(states.scalars, self.low, self.high))
 
     @cached_property
     def _linear(self) -> Linear:
@@ -85,56 +213,37 @@ class SpecificityHead:
         centre, spread = (np.interp(length, self.knots, each) for each in (self.centre, self.spread))
         return np.asarray(np.interp((value - centre) / spread, self.residuals, _PERCENT))
 
-    def misfits(self, signature: Signature) -> list[str]:
+    def misfits(self, signature: Signature, depth: int) -> list[str]:
         """Name what a model must have in common with the one that this was fitted for, and has not."""
-        return [name for name in _SPACE[1:] if self.space[name] != getattr(signature, name)]
+        space = self.config.space
+        names = [name for name in ("hash", "pooling", "whitening") if getattr(space, name) != getattr(signature, name)]
+        return names or (["layers"] if max(self.layers, default=-1) >= depth else [])
 
     def save(self, folder: str | Path) -> None:
         """Write the numbers as safetensors, and what they are as JSON next to them."""
-        arrays = {name: np.ascontiguousarray(getattr(self, name)) for name in _ARRAYS}
-        config = {"space": self.space, "corpus": self.corpus, "layers": self.layers, "r2": self.r2}
-        config |= {"transform": self.transform, "hash": _hash(arrays), "version": __version__}
         with replacing_folder(folder, CONFIG) as temporary:
-            tensors.write(temporary / TENSORS, arrays)
-            documents.write(temporary / CONFIG, config)
+            bundle.save(temporary, NAME, self.config, {name: getattr(self, name) for name in _ARRAYS})
 
     @classmethod
     def load(cls, folder: str | Path) -> SpecificityHead:
-        """Read what `save` wrote; a folder that somebody else wrote is checked before it is used."""
-        folder, expected = check_path(folder), {name: tensors.Expected("F32", _ARRAYS[name]) for name in _ARRAYS}
-        with settled(folder, shared=True):
-            config, arrays = documents.read(folder / CONFIG, _CONFIG), tensors.read(folder / TENSORS, expected)
-        _check(arrays, folder / TENSORS)
-        if _hash(arrays) != config["hash"]:
-            raise Sen2ProError(f"{folder / TENSORS} is damaged: its numbers do not have the hash that {CONFIG} says")
-        parts: dict[str, Any] = {name: config[name] for name in ("space", "corpus", "r2")} | arrays
-        return cls(**parts, layers=tuple(config["layers"]), transform=config.get("transform", _OLD_TRANSFORM))
+        """Read what `save` wrote; an untrusted folder is checked before it is used."""
+        folder = check_path(folder)
+        return _load(folder.resolve(), states_of(folder, CONFIG, TENSORS))
 
 
-_ARRAYS = {  # name -> number of dimensions
-    each.name: 2 if each.name in ("terms", "states", "directions") else 1
+_ARRAYS = {
+    each.name: Expected("F32", 2 if each.name in ("terms", "states", "directions") else 1)
     for each in fields(SpecificityHead)
     if each.type == "Array"
 }
-_CONFIG = documents.record(
-    {
-        "space": documents.record(dict.fromkeys(_SPACE, documents.TEXT)),
-        "corpus": documents.record({"hash": documents.TEXT, "size": documents.COUNT}),
-        "layers": documents.list_of(documents.COUNT),
-        "r2": documents.ANY_NUMBER,
-        "hash": documents.TEXT,
-        "version": documents.TEXT,
-    },
-    {"transform": documents.one_of_texts(*TRANSFORMS)},
-)
 
 
-def _check(arrays: dict[str, Any], path: Path) -> None:
+def _check(arrays: Mapping[str, Any], path: Path) -> None:
     """Refuse numbers that cannot be multiplied with each other, or that are no percentiles."""
     rank, knots = arrays["states"].shape[1], len(arrays["knots"])
     columns = 2 if arrays["terms"].shape[1] == 2 else 1
     shapes: dict[str, tuple[int, ...]] = {
-        "terms": (basis(np.zeros((1, 3))).shape[1], columns), "directions": (rank, columns), "low": (3,), "high": (3,),
+        "terms": (BASIS, columns), "directions": (rank, columns), "low": (3,), "high": (3,),
         "quantiles": (101,), "residuals": (101,), "centre": (knots,), "spread": (knots,),
     }  # fmt: skip
     for name, shape in shapes.items():
@@ -145,18 +254,50 @@ def _check(arrays: dict[str, Any], path: Path) -> None:
         raise Sen2ProError(f"{path}: percentiles and lengths must rise, and every spread must be above 0")
 
 
-def _hash(arrays: dict[str, Any]) -> str:
-    content = b"".join(name.encode() + np.ascontiguousarray(arrays[name]).tobytes() for name in sorted(arrays))
-    return hashlib.sha256(content).hexdigest()[:8]
+def states_of(folder: Path, *names: str) -> tuple[tuple[int, ...], ...]:
+    """Return what changes when one of these files of a folder does."""
+    found = ((folder / name).stat() if (folder / name).is_file() else None for name in names)
+    return tuple(() if each is None else (each.st_mtime_ns, each.st_size, each.st_ino) for each in found)
 
 
-def shipped(signature: Signature) -> SpecificityHead | None:
-    """Return the one that comes with the package for this model, if there is one."""
-    for path in sorted(SHIPPED.glob(f"*/{CONFIG}")):
-        head = SpecificityHead.load(path.parent)
-        if not head.misfits(signature):
-            return head
-    return None
+@lru_cache(maxsize=8)
+def _load(folder: Path, states: tuple[tuple[int, ...], ...]) -> SpecificityHead:
+    with settled(folder, shared=True):  # its files have fixed names, so none may be replaced meanwhile
+        config, arrays = bundle.load(folder, NAME, SpecificityConfig, _ARRAYS)
+    path = folder / TENSORS
+    _check(arrays, path)
+    if hash_of(arrays) != config.hash:
+        raise Sen2ProError(f"{path} is damaged: its numbers do not have the hash that {CONFIG} says")
+    return SpecificityHead(config, **arrays)
+
+
+@cache
+def shipped() -> tuple[SpecificityHead, ...]:
+    """Return the heads that come with the package; they are read once."""
+    return tuple(SpecificityHead.load(path.parent) for path in sorted(SHIPPED.glob(f"*/{CONFIG}")))
+
+
+def find(
+    signature: Signature, depth: int, folder: Path | None, fitted: SpecificityHead | None
+) -> SpecificityHead | None:
+    """Return the specificity head of a model: the fitted one, the one in its folder, or one of the package."""
+    if fitted is None and folder and (folder / CONFIG).is_file():
+        fitted = SpecificityHead.load(folder)
+    if fitted is None:
+        return next((head for head in shipped() if not head.misfits(signature, depth)), None)
+    if misfits := fitted.misfits(signature, depth):
+        raise Sen2ProError(f"the specificity head was fitted for another model: {', '.join(misfits)} differ")
+    return fitted
+
+
+def needed(head: SpecificityHead | None, name: str) -> SpecificityHead:
+    """Return a head, or raise an error that says how to get one for a model of this name."""
+    if head is None:
+        raise HeadMissing(
+            f"there is no specificity head for {name}; fit one on a few thousand sentences with distill, or pass "
+            f"samples={DEFAULT_SAMPLES} for values without percentiles"
+        )
+    return head
 
 
 def fit_specificity(signature: Signature, texts: list[str], states: States, moved: Array64) -> SpecificityHead:
@@ -164,32 +305,29 @@ def fit_specificity(signature: Signature, texts: list[str], states: States, move
     below = sorted(states.layers)
     spaced = np.linspace(0, len(below) - 1, min(len(below), _MOST_LAYERS)).round().astype(int)
     layers = tuple(below[i] for i in spaced)
-    scalars = states.scalars()
-    target = TRANSFORMS[_TRANSFORM][0](np.maximum(moved, 1e-12))[:, None]
+    scalars = states.scalars
+    forth, back = TRANSFORMS[_TRANSFORM]
+    target = forth(np.maximum(moved, 1e-12))[:, None]
     names = np.log1p([names_and_numbers(text) for text in texts])[:, None]
     ridge = Ridge(states, layers, slice(None))
     (move, predicted), (other, named) = ridge.fit(target), ridge.fit(names)
     # Each sentence was left out of its own fit; none may hold its place better than the best that was seen.
-    value = np.minimum(_minus_log(predicted[:, 0], _TRANSFORM), -np.log(max(moved.min(), 1e-12))) + _NAMES * named[:, 0]
-    knots, centre, spread = _by_length(np.log(states.words), value)
-    residuals = (value - np.interp(np.log(states.words), knots, centre)) / np.interp(
-        np.log(states.words), knots, spread
-    )
+    value = np.minimum(_minus_log(back(predicted[:, 0]), 1e-30), _minus_log(moved.min())) + _NAMES * named[:, 0]
+    lengths = np.log(states.words)
+    knots, centre, spread = _by_length(lengths, value)
+    residuals = (value - np.interp(lengths, knots, centre)) / np.interp(lengths, knots, spread)
     arrays = {
         "terms": np.hstack([move.terms, other.terms]), "states": np.hstack([move.states, other.states]),
         "directions": _diagonal(move.directions, other.directions),
         "low": scalars.min(axis=0), "high": scalars.max(axis=0), "quantiles": np.percentile(value, _PERCENT),
         "knots": knots, "centre": centre, "spread": spread, "residuals": np.percentile(residuals, _PERCENT),
     }  # fmt: skip
-    digest = hashlib.sha256("\n".join(texts).encode()).hexdigest()
-    return SpecificityHead(
-        space={name: getattr(signature, name) for name in _SPACE},
-        corpus={"hash": digest[:8], "size": len(texts)},
-        layers=layers,
-        transform=_TRANSFORM,
-        r2=float(1 - ((predicted - target) ** 2).mean() / target.var()),
-        **{name: np.asarray(array, np.float32) for name, array in arrays.items()},
-    )
+    singles = {name: np.asarray(array, np.float32) for name, array in arrays.items()}
+    config = SpecificityConfig(
+        space=Space.of(signature), corpus=Corpus.of(texts), layers=layers, hash=hash_of(singles),
+        transform=_TRANSFORM, r2=float(1 - ((predicted - target) ** 2).mean() / target.var()),
+    )  # fmt: skip
+    return SpecificityHead(config, **singles)
 
 
 def _diagonal(first: Array, second: Array) -> Array64:
@@ -198,9 +336,8 @@ def _diagonal(first: Array, second: Array) -> Array64:
     return np.vstack([upper, np.hstack([np.zeros((len(second), first.shape[1])), second])])
 
 
-def _minus_log(predicted: Array64, transform: str) -> Array64:
-    """Return minus the logarithm of the mean squared move, which was predicted on another scale."""
-    return np.asarray(-np.log(np.maximum(TRANSFORMS[transform][1](predicted), 1e-30)))
+def _minus_log(moved: Any, floor: float = 1e-12) -> Array64:
+    return np.asarray(-np.log(np.maximum(moved, floor)))
 
 
 def _by_length(length: Array64, value: Array64) -> tuple[Array64, Array64, Array64]:
@@ -209,3 +346,25 @@ def _by_length(length: Array64, value: Array64) -> tuple[Array64, Array64, Array
     knots = knots if len(knots) else length[:1]
     near = [value[np.argsort(np.abs(length - knot), kind="stable")[: max(50, len(value) // 15)]] for knot in knots]
     return knots, np.array([np.median(each) for each in near]), np.array([max(each.std(), 1e-6) for each in near])
+
+
+def names_and_numbers(text: str) -> int:
+    """Return how many words are numbers, or have a capital that is not due to their place.
+
+    A text mostly in capitals counts as one without names.
+
+    >>> names_and_numbers("The 7:40 train to Leeds was late. It often is, says Ann.")
+    3
+    >>> names_and_numbers("I'VE HAD IT"), names_and_numbers("Well, I'm fine.")
+    (0, 0)
+    """
+    letters = [letter for letter in text if letter.isalpha()]
+    shouted = sum(map(str.isupper, letters)) > len(letters) / 2
+    count, first = 0, True
+    for word in text.split():
+        core = word.strip(_MARKS)
+        named = core[:1].isupper() and len(core) > 1 and not (first or shouted or core.startswith("I'"))
+        count += named or any(map(str.isdigit, word))
+        if core or word[-1] in _ENDS:
+            first = word[-1] in _ENDS
+    return count

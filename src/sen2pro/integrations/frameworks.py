@@ -13,7 +13,7 @@ from sen2pro.errors import Sen2ProError, short_repr
 from sen2pro.model import Sen2Pro
 from sen2pro.search.index import Index
 from sen2pro.search.results import Hit, Result
-from sen2pro.search.vectors import prompt_name
+from sen2pro.search.vectors import Side, prompt_name
 from sen2pro.validation import Array, parse_fraction
 
 
@@ -26,7 +26,7 @@ def load(model: str | Path | Sen2Pro) -> Sen2Pro:
     return Sen2Pro(str(model))
 
 
-def vectors(model: Sen2Pro, texts: Sequence[str], side: str) -> Array:
+def vectors(model: Sen2Pro, texts: Sequence[str], side: Side) -> Array:
     """Return `Sen2Pro.encode_plain` (n, k), with the model's prompt for the side, `query` or `document`.
 
     >>> vectors(Sen2Pro("all-MiniLM-L6-v2"), ["It rains."], "query").shape

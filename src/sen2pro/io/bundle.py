@@ -19,7 +19,7 @@ import hashlib
 import json
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, TypeVar
@@ -34,6 +34,7 @@ from sen2pro.io.atomic import check_path, replacing, write_text
 
 LARGEST = 64 << 20  # bytes of a JSON file
 DIGEST = "digest"
+_HALF = re.compile(rb"\\u[dD][89a-fA-F]")  # of a surrogate pair, as JSON spells it
 # Only the caller may decide these. A file that could set them could run code, or fetch it.
 GRANTED_BY_CALLER = (
     "allow_pickle", "device", "head", "model", "revision", "token", "tokenizer", "trust_remote_code", "whitening",
@@ -68,14 +69,19 @@ def save(
 
 
 def load(
-    folder: str | Path, name: str, kind: type[Kind], expected: Mapping[str, Expected] | None = None
-) -> tuple[Kind, dict[str, NDArray[Any]]]:
-    """Read the settings and the arrays that `save` wrote; an untrusted file is checked before it is used."""
+    folder: str | Path, name: str, kind: type[Kind],
+    expected: Mapping[str, Expected] | Callable[[Kind, str], Mapping[str, Expected]] | None = None,
+) -> tuple[Kind, dict[str, NDArray[Any]]]:  # fmt: skip
+    """Read the settings and the arrays that `save` wrote; an untrusted file is checked before it is used.
+
+    `expected` may be a function that returns what the arrays must be, from the settings and the path of their file.
+    """
     path = check_path(folder) / f"{name}.json"
     content = read_json(path)
     digest = content.pop(DIGEST, None)
     config = convert(content, kind, str(path))
-    arrays = read_arrays(path.with_suffix(".safetensors"), expected) if expected else {}
+    wanted = expected(config, str(path)) if callable(expected) else expected
+    arrays = read_arrays(path.with_suffix(".safetensors"), wanted) if wanted else {}
     if digest is not None and digest not in (digest_of(content, arrays), digest_of(content)):
         # Up to version 0.11 the digest was of the settings alone.
         raise Sen2ProError(
@@ -88,7 +94,7 @@ def convert(content: object, kind: type[Kind], place: str) -> Kind:
     """Return plain objects as a typed record; an error names the place and the key."""
     try:
         return msgspec.convert(content, kind)
-    except msgspec.ValidationError as error:
+    except (msgspec.ValidationError, UnicodeEncodeError) as error:  # the second for half a character
         unknown = re.search(r"unknown field `(\w+)`", str(error))
         if unknown and unknown[1] in GRANTED_BY_CALLER:
             raise Sen2ProError(
@@ -103,13 +109,20 @@ def read_json(path: str | Path) -> dict[str, Any]:
     path = Path(path)
     if not path.is_file():
         raise Sen2ProError(f"{path.parent} does not contain {path.name}")
-    if path.stat().st_size > LARGEST:
-        raise Sen2ProError(f"{path} is larger than {LARGEST >> 20} MiB; settings are never that large")
-    content = parse(path.read_bytes(), str(path))
-    if has_surrogates(json.dumps(content, ensure_ascii=False)):
-        raise Sen2ProError(f"{path}: a text has half a surrogate pair, which is not Unicode text")
+    content = load_json(path)
     if not isinstance(content, dict):
         raise Sen2ProError(f"{path} must contain a JSON object, not {short_repr(content)}")
+    return content
+
+
+def load_json(path: Path) -> Any:
+    """Return the content of a JSON file: UTF-8, at most 64 MiB."""
+    if path.stat().st_size > LARGEST:
+        raise Sen2ProError(f"{path} is larger than {LARGEST >> 20} MiB; settings are never that large")
+    data = path.read_bytes()
+    content = parse(data, str(path))
+    if _HALF.search(data) and has_surrogates(json.dumps(content, ensure_ascii=False)):
+        raise Sen2ProError(f"{path}: a text has half a surrogate pair, which is not Unicode text")
     return content
 
 

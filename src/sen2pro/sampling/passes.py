@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import lru_cache
 from itertools import chain, islice
 from threading import Barrier
@@ -13,56 +14,48 @@ from typing import Any
 import numpy as np
 import torch
 
-from sen2pro.encoder.dropout import Tokens
+from sen2pro.encoder.backend import Keys, States, Tokens
 from sen2pro.encoder.encoder import Encoder
-from sen2pro.validation import Array
 
 LARGEST = 1.5  # budgets that one batch may have, where two would be small
+_NOTHING = np.empty((0, 0), np.float32)
 
 
-def embed(
-    encoder: Encoder, tokens: list[Tokens], numbers: list[int] | None = None, seed: int = 0, prompt: str = "",
-    batch_size: int | None = None, advance: Callable[[float], None] = lambda _: None, layers: Sequence[int] = (),
-    spread: bool = False,
-) -> Array:  # fmt: skip
-    """Return one pooled vector a token list, (r, k); under keyed dropout where sample `numbers` are given.
-
-    Further columns hold the averages of the hidden states `layers`, and propagated variances with `spread`.
-    """
-    rows = list(zip(map(tuple, tokens), numbers or [0] * len(tokens), strict=True))
+def run_passes(
+    encoder: Encoder, tokens: Tokens, keys: Keys | None = None, layers: Sequence[int] = (),
+    batch_size: int | None = None, advance: Callable[[float], None] = lambda _: None,
+) -> States:  # fmt: skip
+    """Run one pass over each text, with dropout where there are `keys`; `layers` are the hidden states to average."""
+    numbers = keys.numbers if keys else [0] * len(tokens)
     places: dict[tuple[tuple[int, ...], int], int] = {}
-    where = [places.setdefault(row, len(places)) for row in rows]  # equal rows give equal vectors: run each once
-    distinct = list(places)
-    advance(len(rows) - len(distinct))
-    shared = numbers is not None and any(site.kind == "shared" for site in encoder.sites)
+    where = [places.setdefault(row, len(places)) for row in zip(map(tuple, tokens.ids), numbers, strict=True)]
+    first = np.unique(where, return_index=True)[1].tolist()  # equal rows give equal vectors: run each once
+    lengths, samples = [len(ids) for ids, _ in places], [number for _, number in places]
+    advance(len(where) - len(first))
+    shared = keys is not None and any(site.kind == "shared" for site in encoder.sites)
 
     def group(row: int) -> tuple[int, int]:
         """Say who may share a batch: a mask that all sentences share (DeBERTa) belongs to one sample number."""
-        ids, number = distinct[row]
-        return number if shared else 0, 0 if encoder.may_pad else len(ids)
+        return samples[row] if shared else 0, 0 if encoder.may_pad else lengths[row]
 
-    order = sorted(range(len(distinct)), key=lambda row: (group(row), len(distinct[row][0])))
-    prompt_length = encoder.prompt_length(prompt)
-    vectors = np.empty((0, encoder.dim), np.float32)
+    def run(batch: list[int]) -> tuple[list[int], States]:
+        drawn = keys and Keys(keys.seed, [samples[row] for row in batch])
+        return batch, encoder.run(tokens.rows([first[row] for row in batch]), drawn, layers)
 
-    def run(batch: list[int]) -> tuple[list[int], Array]:
-        ids = [list(distinct[row][0]) for row in batch]
-        keys = None if numbers is None else [distinct[row][1] for row in batch]
-        if spread:
-            return batch, encoder.propagate(ids, layers).numpy()
-        return batch, encoder.forward(ids, keys, seed, prompt_length, layers).cpu().numpy()
-
-    lengths, packed = [len(ids) for ids, _ in distinct], encoder.native is not None
-    if packed and batch_size is None:
+    order = sorted(range(len(first)), key=lambda row: (group(row), lengths[row]))
+    if encoder.concurrent and batch_size is None:
         batches = _even_batches(order, lengths, encoder.token_budget)
     else:
         batches = _batches(order, lengths, group, batch_size, encoder.token_budget)
-    for batch, pooled in (_in_threads if packed else map)(run, batches):
-        if not len(vectors):
-            vectors = np.empty((len(distinct), pooled.shape[1]), np.float32)
-        vectors[batch] = pooled
+    done, parts = [], []
+    for batch, states in (_in_threads if encoder.concurrent else map)(run, batches):
+        done += batch
+        parts.append(states)
         advance(len(batch))
-    return vectors[where]
+    if not parts:
+        return States(np.empty((0, encoder.dim), np.float32), dict.fromkeys(layers, _NOTHING))
+    states = States.join(parts).rows(np.argsort(done)[where])
+    return replace(states, words=tokens.words)
 
 
 def _batches(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -62,6 +62,11 @@ def batches(
         yield [*map(Document, check_ids(own), checked, check_metadata(more, len(checked)))]
     if list(chain(islice(names, 1) if exact else (), islice(extra or (), 1))):
         raise Sen2ProError("there are more ids or metadata than texts")
+
+
+def length_of(texts: Iterable[str], total: int | None = None) -> int | None:
+    """Return the number of texts: `total`, or their own length; None if it is unknown."""
+    return len(texts) if total is None and isinstance(texts, Sized) else total
 
 
 def check_ids(ids: object) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 import warnings
-from collections.abc import Iterable, Mapping, Sequence, Sized
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import count, pairwise
 from pathlib import Path
 from typing import overload
@@ -13,11 +13,12 @@ import numpy as np
 
 from sen2pro.calibration.hits import Calibration, SearchConfidence, calibration, load_search_confidence
 from sen2pro.distances import distance
+from sen2pro.encoder.backend import Tokens
 from sen2pro.errors import Sen2ProError, Sen2ProWarning, join_names, one_of
 from sen2pro.io.gaussians import GaussianBatch
 from sen2pro.model import Sen2Pro
 from sen2pro.progress import Show, progress
-from sen2pro.search.documents import CHUNK, Document, EncodedFile, Where, batches, check_ids, check_where
+from sen2pro.search.documents import CHUNK, Document, EncodedFile, Where, batches, check_ids, check_where, length_of
 from sen2pro.search.results import Result
 from sen2pro.search.stores import connect, create, faiss_folder, is_address
 from sen2pro.search.stores.faiss import FaissStore
@@ -31,18 +32,18 @@ from sen2pro.search.stores.protocol import (
     StoreUnavailable,
 )
 from sen2pro.search.vectors import (
+    Side,
     check_signature,
     describe,
     details_of,
     gaussian_of,
     has_gaussians,
     prompt_name,
-    prompt_of_documents,
     search_model,
     unit,
 )
 from sen2pro.signature import Signature
-from sen2pro.validation import SOURCES, Array, check_sentences, check_whole
+from sen2pro.validation import SOURCES, Array, check_whole
 
 MOST_HITS = 10_000
 DUPLICATES = ("refuse", "replace")
@@ -128,7 +129,7 @@ class Index:
         index = cls._new(model, store, name, info, confidence, overwrite=overwrite, allow_pickle=allow_pickle)
         names: Iterable[object] = map(str, count()) if ids is None else ids
         found = batches(texts, names, metadata, exact=ids is not None)
-        index._fill(((each, None) for each in found), _length(texts, total), duplicates, show_progress_bar)
+        index._fill(((each, None) for each in found), length_of(texts, total), duplicates, show_progress_bar)
         index._store.finish()
         return index
 
@@ -147,11 +148,11 @@ class Index:
         """
         file = EncodedFile(path, metadata)
         check_signature(file.signature, search_model(model).signature(), "the file")
-        if prompt := prompt_of_documents(model):
-            what = f"this model puts {prompt!r} before each document, but the file was encoded without it"
-            warnings.warn(f"{what}; hits may be worse than those of Index.build", Sen2ProWarning, stacklevel=2)
         info = describe(model, store, kind, rerank, "mean-cosine")
         index = cls._new(model, store, name, info, confidence, overwrite=overwrite, allow_pickle=allow_pickle)
+        if prompt := index.prompt("document"):
+            what = f"this model puts {prompt!r} before each document, but the file was encoded without it"
+            warnings.warn(f"{what}; hits may be worse than those of Index.build", Sen2ProWarning, stacklevel=2)
         index._fill(file.batches(), len(file), duplicates, show_progress_bar)
         index._store.finish()
         return index
@@ -249,26 +250,28 @@ class Index:
         self._store.close()
 
     def add(
-        self, texts: str | Iterable[str], *, ids: Iterable[object] | None = None,
+        self, texts: str | Iterable[str] | Tokens, *, ids: Iterable[object] | None = None,
         metadata: Iterable[Mapping[str, object]] | None = None, duplicates: str = "refuse",
         show_progress_bar: Show = None,
     ) -> int:  # fmt: skip
         """Add texts and return how many there were; without ids they get random ones.
 
+        `Tokens` must have the prompt of a document: see `prompt`.
+
         A batch of 1,024 texts is added as a whole or not at all. An error says how many texts were added.
         """
         texts = [texts] if isinstance(texts, str) else texts
         names: Iterable[object] = (uuid.uuid4().hex for _ in count()) if ids is None else ids
+        tokens, texts = (texts, texts.texts) if isinstance(texts, Tokens) else (None, texts)
         found = batches(texts, [names] if isinstance(names, str) else names, metadata, exact=ids is not None)
-        return self._fill(((each, None) for each in found), _length(texts), duplicates, show_progress_bar)
+        starts = zip(found, count(0, CHUNK))  # found ends first
+        pieces = ((each, tokens and tokens.rows(range(start, start + len(each)))) for each, start in starts)
+        return self._fill(pieces, length_of(texts), duplicates, show_progress_bar)
 
     def _fill(
-        self,
-        batches: Iterable[tuple[list[Document], GaussianBatch | None]],
-        total: int | None,
-        duplicates: str,
-        show: Show,
-    ) -> int:
+        self, batches: Iterable[tuple[list[Document], GaussianBatch | Tokens | None]], total: int | None,
+        duplicates: str, show: Show,
+    ) -> int:  # fmt: skip
         """Write documents, those of a file with their Gaussians; return how many there were."""
         replace = one_of("duplicates", duplicates, DUPLICATES) == "replace"
         done = 0
@@ -292,24 +295,26 @@ class Index:
         if there := repeated or [document.id for document in self._store.read(ids)]:
             raise DuplicateIds(sorted(there, key=ids.index))
 
-    def _numbers(self, documents: list[Document], piece: GaussianBatch | None) -> tuple[Array, Array]:
+    def _numbers(self, documents: list[Document], piece: GaussianBatch | Tokens | None) -> tuple[Array, Array]:
         """Return the unit vectors (n, k) and the details (n, d) of documents."""
         texts = [document.text for document in documents]
-        if piece is None:
-            return self._encoded(texts, "document")
+        if not isinstance(piece, GaussianBatch):
+            return self._encoded(self._model.tokenize(piece or texts, prompt=self.prompt("document")))
         totals = {source: piece.totals.get(f"{source}_variance") for source in SOURCES}
         return unit(piece.mean), details_of(texts, totals, piece if self.rerank else None)
 
-    def _encoded(self, texts: list[str], side: str) -> tuple[Array, Array]:
-        """Return the unit vectors (n, k) and the details (n, d) of texts, with the model's prompt for one side."""
-        prompt = prompt_name(self._model, side)
+    def prompt(self, side: Side) -> str:
+        """Return the text that the model puts before each text of one side of a search."""
+        return self._model.encoder.prompt(None, prompt_name(self._model, side))
+
+    def _encoded(self, tokens: Tokens) -> tuple[Array, Array]:
+        """Return the unit vectors (n, k) and the details (n, d) of texts."""
         if not has_gaussians(self._model):
-            return unit(self._model.encode_plain(texts, prompt_name=prompt)), details_of(texts, {}, None)
-        plain, parts = self._model.encode_with_plain(texts, prompt_name=prompt)
-        gaussian = self._model.join(parts) if self.rerank or self.ranking == "mean-cosine" else None
-        totals = {source: part.total_variance for source, part in parts.items()}
-        vectors = plain if self.ranking == "cosine" or gaussian is None else gaussian.mean
-        return unit(vectors), details_of(texts, totals, gaussian if self.rerank else None)
+            return unit(self._model.encode_plain(tokens)), details_of(tokens.texts, {}, None)
+        found = self._model.estimate(tokens)
+        totals = {source: part.total_variance for source, part in found.parts.items()}
+        vectors = found.gaussian.mean if self.ranking == "mean-cosine" else found.plain
+        return unit(vectors), details_of(tokens.texts, totals, found.gaussian if self.rerank else None)
 
     def delete(self, ids: object) -> int:
         """Delete texts by their ids; return how many there were."""
@@ -335,11 +340,11 @@ class Index:
     ) -> Result: ...  # fmt: skip
     @overload
     def search(
-        self, queries: Sequence[str], k: int = 5, *, where: Mapping[str, object] | None = None,
+        self, queries: Sequence[str] | Tokens, k: int = 5, *, where: Mapping[str, object] | None = None,
         precision: float | None = None, certainty: float = 0.95,
     ) -> list[Result]: ...  # fmt: skip
     def search(
-        self, queries: str | Sequence[str], k: int = 5, *, where: Mapping[str, object] | None = None,
+        self, queries: str | Sequence[str] | Tokens, k: int = 5, *, where: Mapping[str, object] | None = None,
         precision: float | None = None, certainty: float = 0.95,
     ) -> Result | list[Result]:  # fmt: skip
         """Return the k nearest texts of each query, the nearest first, each with the probability that it is right.
@@ -347,7 +352,7 @@ class Index:
         Parameters
         ----------
         queries
-            A list gives a list of results, a single text a single result.
+            A list gives a list of results, a single text a single result. `Tokens` must have the prompt of a query.
         k
             The number of hits; an index with fewer texts gives fewer.
         where
@@ -363,8 +368,8 @@ class Index:
                 "SearchConfidence on labelled queries and pass it as confidence=..."
             )
         threshold = self._calibration.threshold(precision, certainty) if self._calibration else None
-        texts = check_sentences(queries)
-        found = self._answers(texts, *self._encoded(texts, "query"), k, wanted, threshold)
+        tokens = self._model.tokenize(queries, prompt=self.prompt("query"))
+        found = self._answers(list(tokens.texts), *self._encoded(tokens), k, wanted, threshold)
         return found[0] if isinstance(queries, str) else found
 
     def _answers(
@@ -443,7 +448,3 @@ class Index:
             own = self._folder is not None and target.resolve() == self._folder.resolve()
             faiss_folder.save(store, target, overwrite=overwrite or own)
             self._folder = target
-
-
-def _length(texts: Iterable[str], total: int | None = None) -> int | None:
-    return len(texts) if total is None and isinstance(texts, Sized) else total

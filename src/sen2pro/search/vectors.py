@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Literal
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from sen2pro.signature import MATTERS, Signature
 from sen2pro.validation import SOURCES, Array, Array64, check_whole
 
 _MUST_AGREE = (*MATTERS, "samples", "max_length", "prompt")  # between building and searching
+Side = Literal["query", "document"]  # of a search
 # The names of prompts that sentence-transformers looks for, first to last, for each side of a search.
 _PROMPT_NAMES = {"query": ("query",), "document": ("document", "passage", "corpus")}
 
@@ -57,7 +59,7 @@ def has_gaussians(model: Sen2Pro) -> bool:
     return model.method != "sampling" or model.settings.samples is not None
 
 
-def prompt_name(model: Sen2Pro, side: str) -> str | None:
+def prompt_name(model: Sen2Pro, side: Side) -> str | None:
     """Return the name of the model's prompt for one side of a search, `query` or `document`, if it has one."""
     return next((name for name in _PROMPT_NAMES[side] if name in model.encoder.prompts), None)
 
@@ -75,7 +77,7 @@ def unit(vectors: Array) -> Array:
     return np.asarray(vectors / np.maximum(lengths, 1e-30), np.float32)
 
 
-def details_of(texts: list[str], totals: Mapping[str, Array64 | None], gaussian: GaussianLike | None) -> Array:
+def details_of(texts: Sequence[str], totals: Mapping[str, Array64 | None], gaussian: GaussianLike | None) -> Array:
     """Return the details (n, d) of texts: total variances, words, and mean and variance if there is a Gaussian."""
     columns = [totals.get(source) for source in SOURCES]
     known = [np.zeros(len(texts)) if column is None else column for column in columns]

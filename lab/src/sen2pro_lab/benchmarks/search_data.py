@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sen2pro import Gaussian, Sen2Pro
-from sen2pro.calibration import encode
 from sen2pro.validation import Array, Labels
 from sen2pro_lab.contests.retrieval import read_collection
 from sen2pro_lab.paper.catalogue import need
@@ -55,7 +54,7 @@ def encoded(model: Sen2Pro, texts: Sequence[str]) -> Kept:
         CACHE.mkdir(parents=True, exist_ok=True)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            found = encode(model, list(texts))
+            found = model.estimate(list(texts))
         totals = [part.total_variance for part in found.parts.values()]
         about = np.stack([*totals, found.words], axis=1).astype(np.float32)
         np.savez(path, plain=found.vectors, mean=found.joined.mean, variance=found.joined.variance, about=about)

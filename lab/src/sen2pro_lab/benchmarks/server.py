@@ -258,11 +258,10 @@ class Soak:
 
     def __init__(self, port: int, texts: list[str], minutes: float) -> None:
         from sen2pro import Sen2Pro
-        from sen2pro.calibration.comparison import compare_pairs
 
         model = Sen2Pro(method="one-pass")
         self.port, self.texts, self.expected = port, texts, model.encode_plain(texts)
-        pairs = compare_pairs(model, texts[:PAIRS], texts[PAIRS : 2 * PAIRS])
+        pairs = model.compare_pairs(texts[:PAIRS], texts[PAIRS : 2 * PAIRS])
         self.compared = np.array([[pair.probability, pair.similarity] for pair in pairs])
         self.counts: Counter[str] = Counter()
         self.memory: list[float] = []

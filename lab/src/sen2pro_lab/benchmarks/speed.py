@@ -59,9 +59,9 @@ def shares(model: Sen2Pro, sentences: list[str], times: dict[str, list[float]]) 
 
     Edited copies that are equal run once, so that 15 + 15 is a little less than 30 passes.
     """
-    encoder, words = model.encoder, model.sampler.words()
+    encoder, words = model.encoder, model.vocabulary
     plain = sum(map(len, encoder.tokenize(sentences).ids))
-    copies = [edit(text, words, model.sampler.seed, i) for text in sentences for i in range(SAMPLES)]
+    copies = [edit(text, words, model.seed, i) for text in sentences for i in range(SAMPLES)]
     passes = SAMPLES + sum(map(len, set(map(tuple, encoder.tokenize(copies).ids)))) / plain
     products = statistics.median(times[PRODUCTS])
     counts = {name: passes if name.startswith(EXACT) else 1 for name in times if name != PRODUCTS}

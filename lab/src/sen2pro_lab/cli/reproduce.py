@@ -23,9 +23,7 @@ def reproduce(
         str | None,
         Option(help="Whose row of the paper the model is, where it is a folder: consert-base, simcse-base, ..."),
     ] = None,
-    method: Annotated[
-        str | None, Option(help="sampling, one-pass, analytic or shrinkage. (default: see above)")
-    ] = None,
+    method: Annotated[str | None, Option(help="sampling or one-pass. (default: see above)")] = None,
     seeds: Annotated[int, Option(help="Number of seeds to average over.", min=1)] = 1,
     limit: Annotated[int | None, Option(help="Maximum number of items of each set, for a quick look.", min=1)] = None,
     shots: Annotated[

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 from scipy.special import expit
 
-from sen2pro.calibration import Encoded
 from sen2pro.calibration.defaults import default_slope
 from sen2pro.calibration.measures import calibration_error, mean_statistic, value_of
 from sen2pro.calibration.pairs import TITLES, WITH, WITHOUT, choose_among, pair_features
 from sen2pro.calibration.report import measured, two_columns
 from sen2pro.calibration.selection import Table, losses
 from sen2pro.errors import Sen2ProError
+from sen2pro.estimation.encoded import Encoded
 from sen2pro.validation import Array64
 from sen2pro_lab.metrics.abstention import share_answered
 from sen2pro_lab.metrics.comparisons import Board, Points
@@ -109,7 +109,7 @@ def _encoded(lab: Lab, rows: list[Row], labels: Array64) -> Labelled:
     numbers = {text: i for i, text in enumerate(dict.fromkeys(text for pair in pairs for text in pair))}
     texts = list(numbers)
     parts = lab.parts(texts)
-    words = np.array([len(text.split()) for text in texts], np.float64)
+    words = np.array([len(text.split()) for text in texts])
     every = Encoded(lab.vectors(texts), parts, lab.join(parts), words)
     left, right = (every[[numbers[pair[side]] for pair in pairs]] for side in (0, 1))
     known: dict[tuple[str, ...], int] = {}

@@ -10,7 +10,7 @@ import numpy as np
 
 from sen2pro.calibration.measures import value_of
 from sen2pro.errors import HeadMissing, Sen2ProError
-from sen2pro.estimation.names import names_and_numbers
+from sen2pro.estimation.specificity import names_and_numbers
 from sen2pro.validation import Array64
 from sen2pro_lab.contests.concreteness import concreteness, norms
 from sen2pro_lab.contests.specificity_regressor import SpecificityRegressor

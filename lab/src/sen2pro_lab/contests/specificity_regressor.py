@@ -13,7 +13,6 @@ from sklearn.utils.validation import check_is_fitted
 from sen2pro.errors import Sen2ProError
 from sen2pro.model import Sen2Pro
 from sen2pro.settings import DEFAULT_MODEL
-from sen2pro.specificity.measure import find
 from sen2pro.validation import Array64, check_numbers, check_sentences
 
 _PENALTIES = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
@@ -89,11 +88,11 @@ class SpecificityRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def _features(self, texts: list[str]) -> list[Array64]:
         """Return groups of features, all read off one pass; the last group holds single numbers."""
         model = self.encoder_
-        head, single = model.head, find(model)
+        head, single = model.head, model.find_specificity_head()
         if head is None or single is None:
             raise Sen2ProError(f"{model.encoder.name} has no head to read the variances from; fit one with distill")
         layers = sorted({*head.layers, *single.layers})
-        states = model.sampler.plain(texts, model.encoder.prompt(None, None), layers=layers)
+        states = model.sampler.run_plain(model.tokenize(texts), layers)
         variances = [head.predict(states, source)[1] for source in head.sources]
         logs = [np.log(np.maximum(each, 1e-12)) for each in variances]
         totals = [np.log(np.maximum(each.sum(axis=1), 1e-12)) for each in variances]

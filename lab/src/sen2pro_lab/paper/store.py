@@ -57,7 +57,7 @@ class Store:
         return _by_source(model, self._get(model, "samples", count, sentences, count, draw))
 
     def parts(self, model: Sen2Pro, sentences: Sequence[str]) -> dict[str, Gaussian]:
-        """Return the Gaussians of each source as the model gives them (one-pass, analytic, shrinkage)."""
+        """Return the Gaussians of each source as the model gives them, in one pass for instance."""
 
         def draw(texts: list[str]) -> Array:
             parts = model.encode_sources(texts, show_progress_bar=False)

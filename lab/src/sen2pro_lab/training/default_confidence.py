@@ -17,7 +17,7 @@ from scipy.special import expit
 
 from sen2pro import Sen2Pro
 from sen2pro.calibration.defaults import FOLDER, HIGHEST_GRADE, NAME, SIGNATURE_FIELDS, PairCurves, defaults, terms
-from sen2pro.calibration.pairs import encode, names, pair_features
+from sen2pro.calibration.pairs import names, pair_features
 from sen2pro.calibration.selection import logistic, losses
 from sen2pro.io import bundle
 from sen2pro.validation import Array64
@@ -43,7 +43,7 @@ def read(model: Sen2Pro, name: str) -> Pairs:
     rows = list(table(need(f"sts/{name}.tsv"), "sentence1", "sentence2", "score"))
     sides = [[row.text(column) for row in rows] for column in ("sentence1", "sentence2")]
     numbers = {text: i for i, text in enumerate(dict.fromkeys([*sides[0], *sides[1]]))}
-    every = encode(model, list(numbers))
+    every = model.estimate(list(numbers))
     a, b = (every[[numbers[text] for text in side]] for side in sides)
     source = np.array([row.fields.get("file", name) for row in rows])
     return Pairs(pair_features(a, b).values, np.array([row.number("score") for row in rows]), source)

@@ -13,7 +13,7 @@ import argparse
 from pathlib import Path
 
 from sen2pro import Sen2Pro
-from sen2pro.estimation.distill import Teacher, fit_for
+from sen2pro.estimation.distill import SampledMoments, fit_for
 from sen2pro.estimation.head import SHIPPED
 from sen2pro.validation import Array
 from sen2pro_lab.benchmarks.common import all_samples
@@ -22,9 +22,9 @@ from sen2pro_lab.training.head_corpus import corpus
 SAMPLES, CHUNK = 16, 256
 
 
-def taught(model: Sen2Pro, samples: Array) -> dict[str, Teacher]:
+def taught(model: Sen2Pro, samples: Array) -> dict[str, SampledMoments]:
     """Return what raw samples (n, 2 N, k) say in the geometry of a model."""
-    teachers = {source: Teacher.empty(len(samples), model.dim, SAMPLES) for source in model.sources}
+    teachers = {source: SampledMoments.empty(len(samples), model.dim, SAMPLES) for source in model.sources}
     for start in range(0, len(samples), CHUNK):
         rows = slice(start, start + CHUNK)
         for i, source in enumerate(model.sources):
@@ -40,10 +40,12 @@ def main() -> None:
 
     kinds, texts = map(list, zip(*corpus(options.sources), strict=True))
     raw, unit = (Sen2Pro("all-MiniLM-L6-v2", samples=SAMPLES, normalize=normalize) for normalize in (False, True))
-    states = raw.sampler.plain(texts, "", layers=range(raw.encoder.depth - 1), show=None, warn=False, spread=True)
+    states = raw.sampler.run_plain(raw.tokenize(texts), range(raw.encoder.depth - 1), show=None)
     samples = all_samples(raw, texts)
     for model, name in ((raw, "raw"), (unit, "unit")):
-        head = fit_for(model, texts, states, taught(model, samples), held_out=0.2, kinds=kinds)
+        head = fit_for(
+            model.sampler, model.signature(), texts, states, taught(model, samples), held_out=0.2, kinds=kinds
+        )
         head.save(options.output / f"all-MiniLM-L6-v2-{name}")
         print(name, head.report(), sep="\n", flush=True)
 

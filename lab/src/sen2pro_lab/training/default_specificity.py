@@ -133,11 +133,12 @@ def main() -> None:
     options = parser.parse_args()
 
     model, texts = Sen2Pro("all-MiniLM-L6-v2"), corpus(options.sources, options.sentences)[: options.most]
-    states = model.sampler.plain(texts, "", layers=range(model.encoder.depth - 1))
-    moved = model.sampler.moved(texts, "", INSERTIONS, show=True)
+    tokens = model.tokenize(texts)
+    states = model.sampler.run_plain(tokens, range(model.encoder.depth - 1))
+    moved = model.sampler.measure_moves(tokens, INSERTIONS, show=True)
     head = fit_specificity(model.signature(), texts, states, moved)
     head.save(options.output / "all-MiniLM-L6-v2-specificity")
-    print(f"{len(texts)} sentences, R2 of the predicted distance {head.r2:.3f}")
+    print(f"{len(texts)} sentences, R2 of the predicted distance {head.config.r2:.3f}")
 
 
 if __name__ == "__main__":

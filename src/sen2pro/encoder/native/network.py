@@ -7,7 +7,7 @@ padding; query, key and value are one product; weights are transposed once; elem
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
@@ -90,7 +90,7 @@ class Network:
     config
         What `config.json` says.
     weights
-        By their names in transformers, without prefix; see `expected`.
+        By their names in transformers, without prefix. Raises an error if one is missing, unknown or of another shape.
     """
 
     def __init__(self, family: Family, config: Mapping[str, Any], weights: Mapping[str, Tensor]) -> None:
@@ -101,25 +101,47 @@ class Network:
         self.epsilon = family.epsilon if family.epsilon is not None else float(config["layer_norm_eps"])
         self.first = config["pad_token_id"] + 1 if family.counts_from_padding else 0
         self.parameters = sum(tensor.numel() for tensor in weights.values())
-        self._words = weights["embeddings.word_embeddings.weight"]
-        self._positions = weights["embeddings.position_embeddings.weight"]
-        if family.has_types:
-            self._positions = self._positions + weights["embeddings.token_type_embeddings.weight"][0]
-        self._norm = _pair(weights, "embeddings.LayerNorm")
-        self._bias = weights["encoder.relative_attention_bias.weight"] if family.has_bias else None
-        self.layers = [self._layer(weights, f"{family.layers}.{i}.") for i in range(self.depth)]
+        inner = family.settings[3]
+        left = dict(weights)
 
-    def _layer(self, weights: Mapping[str, Tensor], prefix: str) -> Layer:
-        names, scale = self.family, (self.width // self.heads) ** -0.5
-        query, *others = (_pair(weights, prefix + name) for name in (names.query, names.key, names.value))
+        def take(name: str, *shape: int) -> Tensor:
+            if tuple((tensor := left.pop(name)).shape) != shape:
+                raise ValueError(f"{name} has the shape {tuple(tensor.shape)}, not {shape}")
+            return tensor
+
+        def pair(name: str, *shape: int) -> tuple[Tensor, Tensor]:
+            return take(f"{name}.weight", *shape), take(f"{name}.bias", shape[0])
+
+        self._words = take("embeddings.word_embeddings.weight", config["vocab_size"], self.width)
+        self._positions = take("embeddings.position_embeddings.weight", config["max_position_embeddings"], self.width)
+        if family.has_types:
+            types = take("embeddings.token_type_embeddings.weight", config["type_vocab_size"], self.width)
+            self._positions = self._positions + types[0]
+        self._norm = pair("embeddings.LayerNorm", self.width)
+        self._bias = None
+        if family.has_bias:
+            buckets = config["relative_attention_num_buckets"]
+            self._bias = take("encoder.relative_attention_bias.weight", buckets, self.heads)
+        self.layers = [self._layer(pair, f"{family.layers}.{i}.", config[inner]) for i in range(self.depth)]
+        if left:
+            raise ValueError(f"unknown weights: {list(left)[:3]}")
+
+    def _layer(self, pair: Callable[..., tuple[Tensor, Tensor]], prefix: str, inner: int) -> Layer:
+        names, width, scale = self.family, self.width, (self.width // self.heads) ** -0.5
+
+        def transposed(name: str, *shape: int) -> tuple[Tensor, Tensor]:
+            weight, bias = pair(prefix + name, *shape)
+            return weight.t().contiguous(), bias
+
+        query, *others = (pair(prefix + name, width, width) for name in (names.query, names.key, names.value))
         parts = [tuple(tensor * scale for tensor in query), *others]
         return Layer(
             (torch.cat([weight for weight, _ in parts]).t().contiguous(), torch.cat([bias for _, bias in parts])),
-            _transposed(weights, prefix + names.mixed),
-            _pair(weights, prefix + names.first_norm),
-            _transposed(weights, prefix + names.up),
-            _transposed(weights, prefix + names.down),
-            _pair(weights, prefix + names.second_norm),
+            transposed(names.mixed, width, width),
+            pair(prefix + names.first_norm, width),
+            transposed(names.up, inner, width),
+            transposed(names.down, width, inner),
+            pair(prefix + names.second_norm, width),
         )
 
     def sites(self, rate: float | None) -> list[Site]:
@@ -234,32 +256,3 @@ def _buckets(length: int) -> Tensor:
     far = distance.abs()
     large = 8 + (torch.log(far.float() / 8) / math.log(128 / 8) * 8).to(torch.long)
     return (distance < 0).long() * 16 + torch.where(far < 8, far, large.clamp(max=15))
-
-
-def _pair(weights: Mapping[str, Tensor], name: str) -> tuple[Tensor, Tensor]:
-    return weights[f"{name}.weight"], weights[f"{name}.bias"]
-
-
-def _transposed(weights: Mapping[str, Tensor], name: str) -> tuple[Tensor, Tensor]:
-    weight, bias = _pair(weights, name)
-    return weight.t().contiguous(), bias
-
-
-def expected(family: Family, config: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
-    """Return the name and shape of every weight that a network of this family and size has."""
-    width, depth, heads, inner, *_ = (config[name] for name in family.settings)
-    shapes: dict[str, tuple[int, ...]] = {
-        "embeddings.word_embeddings.weight": (config["vocab_size"], width),
-        "embeddings.position_embeddings.weight": (config["max_position_embeddings"], width),
-    }
-    if family.has_types:
-        shapes["embeddings.token_type_embeddings.weight"] = (config["type_vocab_size"], width)
-    if family.has_bias:
-        shapes["encoder.relative_attention_bias.weight"] = (config["relative_attention_num_buckets"], heads)
-    norms = ["embeddings.LayerNorm"]
-    for prefix in (f"{family.layers}.{i}." for i in range(depth)):
-        norms += [prefix + family.first_norm, prefix + family.second_norm]
-        square = dict.fromkeys((family.query, family.key, family.value, family.mixed), (width, width))
-        for name, shape in {**square, family.up: (inner, width), family.down: (width, inner)}.items():
-            shapes |= {f"{prefix}{name}.weight": shape, f"{prefix}{name}.bias": shape[:1]}
-    return shapes | {f"{norm}.{part}": (width,) for norm in norms for part in ("weight", "bias")}

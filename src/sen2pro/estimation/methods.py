@@ -1,0 +1,157 @@
+"""The two methods, from tokens to `Encoded`: `Sampling` is the paper's, `OnePass` predicts what it would give.
+
+`Plain` is the pass without a distribution, which some answers need.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from sen2pro import __version__
+from sen2pro.encoder.backend import States, Tokens
+from sen2pro.errors import one_of
+from sen2pro.estimation.encoded import Encoded
+from sen2pro.estimation.head import Head, on_sphere
+from sen2pro.estimation.moments import Moments, combine
+from sen2pro.gaussian import Gaussian
+from sen2pro.progress import Show
+from sen2pro.sampling.edits import OPERATIONS
+from sen2pro.sampling.sampler import Sampler
+from sen2pro.signature import Signature
+from sen2pro.validation import SOURCES, Array, Array64, check_text
+
+Estimates = Mapping[str, tuple[Array64, Array64]]  # the mean and the variance of each source
+
+
+class Method(Protocol):
+    """A way to encode texts."""
+
+    sampler: Sampler
+    estimator: str
+    """How the variances are estimated, as a signature says it."""
+
+    def estimate(
+        self, tokens: Tokens, batch_size: int | None = None, show: Show = None, *, plain: bool = False
+    ) -> Encoded:
+        """Encode texts; with `plain`, plain vectors come too, if they are not part of the method."""
+
+
+def describe(method: Method, prompt: str = "", source: str | None = None) -> Signature:
+    """Return the signature of the Gaussians of a method, or of one source of them."""
+    sampler, settings = method.sampler, method.sampler.settings
+    encoder, whitening = sampler.encoder, sampler.whitening
+    sources = (one_of("source", source, SOURCES),) if source is not None else settings.sources
+    check_text("prompt", prompt)
+    rates = sorted({site.rate for site in encoder.sites}) if "model" in sources else []
+    words = settings.vocabulary
+    own = "" if words is None else "+vocabulary " + hashlib.sha256("\n".join(words).encode()).hexdigest()[:8]
+    return Signature(
+        model=encoder.name,
+        hash=encoder.hash,
+        pooling=encoder.pooling_name,
+        geometry="unit" if sampler.normalize else "raw",
+        whitening=whitening.hash if whitening else "no",
+        uncertainty=source or settings.uncertainty,
+        samples="+".join(str(settings.counts[name]) for name in sources) if settings.draws else "0",
+        dropout=",".join(f"{rate:g}" for rate in rates) or "no",
+        max_length=str(encoder.max_length),
+        precision=encoder.precision,
+        edits=",".join(OPERATIONS) + own if "data" in sources else "no",
+        prompt=prompt or "no",
+        seed=str(settings.seed) if settings.draws else "no",
+        combine=settings.combine if len(sources) > 1 else "no",
+        estimator=method.estimator,
+        version=__version__,
+    )
+
+
+def join(method: Method, parts: Mapping[str, Gaussian], prompt: str) -> Gaussian:
+    """Join the Gaussians of each source into one batch."""
+    settings = method.sampler.settings
+    first = parts[settings.sources[0]]
+    estimates = [(parts[name].mean, parts[name].variance) for name in settings.sources]
+    counts = [settings.counts[name] for name in settings.sources]
+    return Gaussian(*combine(estimates, counts, settings.combine), describe(method, prompt), first.coverage)
+
+
+def _encoded(
+    method: Method, tokens: Tokens, estimates: Estimates, vectors: Array | None, coverage: Array | None = None
+) -> Encoded:
+    parts = {
+        name: Gaussian(mean, variance, describe(method, tokens.prompt, name), coverage)
+        for name, (mean, variance) in estimates.items()
+    }
+    return Encoded(vectors, parts, join(method, parts, tokens.prompt), tokens.words)
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """The paper's method: N passes for each source of uncertainty (Eq. 1 and 2), then their moments (Eq. 4)."""
+
+    sampler: Sampler
+    estimator: str = "diagonal"
+
+    def estimate(
+        self, tokens: Tokens, batch_size: int | None = None, show: Show = None, *, plain: bool = False
+    ) -> Encoded:
+        """Sample each text; the plain vectors take a pass of their own."""
+        settings = self.sampler.settings
+        counts = {source: settings.counts[source] for source in settings.sources}
+        moments = {source: Moments(len(tokens), self.sampler.dim) for source in counts}
+        for source, index, _, vectors in self.sampler.draw(tokens, counts, batch_size, show):
+            moments[source].update(index, vectors)
+        estimates = {source: (each.mean, each.variance) for source, each in moments.items()}
+        finished = self.sampler.finish(self.sampler.run_plain(tokens).vectors) if plain else None
+        return _encoded(self, tokens, estimates, finished)
+
+
+@dataclass(frozen=True)
+class OnePass:
+    """One plain pass, from which a head predicts the mean and the variance that many samples would have."""
+
+    sampler: Sampler
+    head: Head
+
+    @property
+    def estimator(self) -> str:
+        """The method and its head, as a signature says it."""
+        return f"one-pass ({self.head})"
+
+    def estimate(
+        self, tokens: Tokens, batch_size: int | None = None, show: Show = None, *, plain: bool = False
+    ) -> Encoded:
+        """Run one pass; it gives the plain vectors too."""
+        sampler, head = self.sampler, self.head
+        states = sampler.run_plain(tokens, head.layers, batch_size, show)
+        vectors = sampler.finish(states.vectors)
+        estimates = {}
+        for source in sampler.settings.sources:
+            if not len(tokens):
+                estimates[source] = np.empty((0, sampler.dim)), np.empty((0, sampler.dim))
+                continue
+            shift, variance = head.predict(states, source)
+            mean = vectors + shift
+            estimates[source] = on_sphere(mean, variance) if sampler.normalize else mean, variance
+        return _encoded(self, tokens, estimates, vectors, head.coverage(states) if len(tokens) else None)
+
+
+@dataclass(frozen=True)
+class Plain:
+    """One plain pass, without a distribution."""
+
+    sampler: Sampler
+    layers: Sequence[int] = ()
+    estimator: str = "none"
+
+    def estimate(
+        self, tokens: Tokens, batch_size: int | None = None, show: Show = None, *, plain: bool = True
+    ) -> Encoded:
+        """Run one pass, and keep its states."""
+        states: States = self.sampler.run_plain(tokens, self.layers, batch_size, show)
+        vectors = self.sampler.finish(states.vectors)
+        return Encoded(vectors, {}, None, tokens.words, states)
