@@ -39,6 +39,7 @@ from sen2pro.search.vectors import (
     gaussian_of,
     has_gaussians,
     prompt_name,
+    prompt_of_documents,
     search_model,
     unit,
 )
@@ -150,7 +151,7 @@ class Index:
         check_signature(file.signature, search_model(model).signature(), "the file")
         info = describe(model, store, kind, rerank, "mean-cosine")
         index = cls._new(model, store, name, info, confidence, overwrite=overwrite, allow_pickle=allow_pickle)
-        if prompt := index.prompt("document"):
+        if prompt := prompt_of_documents(model):
             what = f"this model puts {prompt!r} before each document, but the file was encoded without it"
             warnings.warn(f"{what}; hits may be worse than those of Index.build", Sen2ProWarning, stacklevel=2)
         index._fill(file.batches(), len(file), duplicates, show_progress_bar)
@@ -318,8 +319,7 @@ class Index:
 
     def delete(self, ids: object) -> int:
         """Delete texts by their ids; return how many there were."""
-        names = check_ids(ids)
-        return self._store.delete(names) if names else 0
+        return self._store.delete(names) if (names := check_ids(ids)) else 0
 
     def get(self, ids: object) -> list[Document]:
         """Return documents by their ids, in the order of the ids; unknown ids are left out.
