@@ -29,7 +29,7 @@ PortFile = Annotated[str | None, Option(help="File to write the port to, once th
 
 @options.with_settings(without=("method",), more={"serving": Serving})
 def serve(
-    settings: dict[str, Any],
+    settings: options.Chosen,
     serving: dict[str, Any],
     method: options.PairMethod = "auto",
     key_file: Annotated[
@@ -70,7 +70,7 @@ def serve(
 
 @options.with_settings("model", "samples", "head", "device", "revision", "trust_remote_code", "allow_pickle")
 def page(
-    settings: dict[str, Any],
+    settings: options.Chosen,
     host: Annotated[str, Option(help=_HELP["host"])] = Serving.host,
     port: Annotated[int | None, Option(help="Port to listen on. (default: 8080, or a free one if it is taken)")] = None,
     method: options.PairMethod = "auto",
