@@ -230,9 +230,8 @@ def test_fine_tuning_from_the_command_line(encoder, tmp_path, monkeypatch):
         "train", data, tmp_path / "model", "--model", encoder, "--samples", "2", "--finetune", "--epochs", "2"
     )
     assert code == 0, output
-    assert (settings[0].epochs, settings[0].checkpoints) == (2, f"{tmp_path / 'model'}.checkpoints")
+    assert settings[0].epochs == 2
     assert "chosen on a part of the sentences where not given (from fewer than 40 sentences, the temperature" in output
-    assert not (tmp_path / "model.checkpoints").exists()
     assert run("evaluate", tmp_path / "model", data)[0] == 0
 
 

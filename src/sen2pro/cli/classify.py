@@ -7,7 +7,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -110,10 +110,7 @@ def train(
         Option(help="Most epochs of --finetune. (default: 20; exactly 6 with under 40 validation sentences)", min=1),
     ] = None,
 ) -> None:
-    """Train a classifier: seconds with a frozen encoder, ten sentences of each class are a start.
-
-    A run with --finetune that was stopped goes on where it was when it is started again.
-    """
+    """Train a classifier: seconds with a frozen encoder, ten sentences of each class are a start."""
     folder = check_path(output)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise Sen2ProError(f"{folder} is not an empty folder; name a new one for the classifier")
@@ -132,20 +129,14 @@ def train(
         _check_known(other, rows, known)
         held_out = [each.text for each in rows], [known[str(each.label)] for each in rows]  # of the type to train on
     from sen2pro.classification import FineTuning, Sen2ProClassifier
-    from sen2pro.classification.training import FEWEST_JUDGES
+    from sen2pro.classification.finetune import FEWEST_JUDGES
 
-    checkpoints = Path(f"{folder}.checkpoints")  # beside the folder: a killed run can be started again as it was
-    training = FineTuning(epochs=epochs, checkpoints=str(checkpoints)) if finetune else False
+    training = FineTuning(epochs=epochs) if finetune else False
     with options.notes() as gathered:
         classifier = Sen2ProClassifier(
             **settings, method=method, features=features, head=loss, C=C, finetune=training
         ).fit(texts, labels, validation=held_out)
     classifier.save(folder)
-    if finetune:  # the checkpoints of stopped runs with other settings go too
-        for path in checkpoints.glob("sen2pro_finetuning_*.safetensors"):
-            path.unlink()
-        with suppress(OSError):  # it is not there any more, or holds something else
-            checkpoints.rmdir()
     choice, classes = classifier.choice_, len(classifier.classes_)
     by = "on the validation file" if validation else "on a part of the sentences" if finetune else "by cross-validation"
     few = f" (from fewer than {FEWEST_JUDGES} sentences, the temperature alone)" if finetune else ""
