@@ -121,7 +121,7 @@ class Sen2ProClassifier:
         `validation` has further sentences and labels to choose by. Without them, settings are chosen by
         cross-validation, or to train the encoder, on a part of X. The progress bar is that of `Sen2Pro.encode`.
         """
-        choices, settings = self._choices(), self.get_params(deep=False)
+        choices, settings = _choices(self.get_params()), self.get_params(deep=False)
         sentences = check_inputs(X)
         if not len(sentences):
             raise Sen2ProError("there are no sentences to learn from")
@@ -148,31 +148,6 @@ class Sen2ProClassifier:
         self.classes_, self.choice_, self.settings_, self._encoder = classes, choice, settings, encoder
         self.signature_, self.n_features_in_ = gaussian.signature, gaussian.dim
         return self
-
-    def _choices(self) -> dict[str, Sequence[Any]]:
-        """Check all settings, and return what there is to choose from."""
-        if self.model is None:
-            raise Sen2ProError(
-                "this classifier came from a folder, which may not choose where weights come from; to fit it again, "
-                "name the model to start from: set_params(model=...)"
-            )
-        if not isinstance(self.model, (str, Path, Sen2Pro)):
-            raise Sen2ProError(f"model is a name, a folder or a Sen2Pro, not {type(self.model).__name__}")
-        check_whole("seed", self.seed, 0)
-        check_method(self.method, ("auto", *METHODS))
-        Settings(self.model, samples=self.samples, uncertainty=self.uncertainty, seed=self.seed)  # checks them
-        one_of("features", self.features, ("auto", *FEATURES))
-        one_of("head", self.head, ("auto", *HEADS))
-        real = isinstance(self.C, Real) and not isinstance(self.C, bool)
-        if self.C is not None and not (real and 0 < float(self.C) < 1e300):
-            raise Sen2ProError(f"C must be a number above 0, or None to have it chosen, not {short_repr(self.C)}")
-        if not isinstance(self.finetune, (bool, FineTuning)):
-            raise Sen2ProError(f"finetune is True, False or a FineTuning, not {short_repr(self.finetune)}")
-        return {
-            "features": FEATURES if self.features == "auto" else (self.features,),
-            "heads": HEADS if self.head == "auto" else (self.head,),
-            "c_values": C_VALUES if self.C is None else (float(self.C),),
-        }
 
     def _fine_tuned(
         self, every: Part, held_out: Part | None, choices: Mapping[str, Sequence[Any]], show: Show
@@ -215,7 +190,7 @@ class Sen2ProClassifier:
     def encoder(self) -> Sen2Pro:
         """The model that encodes; loaded when it is first needed."""
         if not hasattr(self, "weights_"):
-            self._choices()
+            _choices(self.get_params())
             return self._load(self.get_params(deep=False))
         if self._encoder is None:
             self._encoder = self._load(self.settings_)
@@ -293,7 +268,7 @@ class Sen2ProClassifier:
         try:
             saved, arrays = files.read(path)
             settings = saved.settings.arguments()
-            cls(DEFAULT_MODEL, **settings)._choices()  # checks them
+            _choices({**settings, "model": DEFAULT_MODEL})  # checks them
         except Sen2ProError as error:
             raise Sen2ProError(f"the classifier in {path} cannot be read: {error}; train it again") from None
         classifier = cls(files.model_of(saved, path, model), **settings)
@@ -354,6 +329,33 @@ class Sen2ProClassifier:
         if "weights_" in state and not self.settings_["finetune"]:
             state["_encoder"] = None  # it is loaded again when it is needed
         return state
+
+
+def _choices(given: Mapping[str, Any]) -> dict[str, Sequence[Any]]:
+    """Check all settings, and return what there is to choose from."""
+    model, C, finetune = given["model"], given["C"], given["finetune"]
+    if model is None:
+        raise Sen2ProError(
+            "this classifier came from a folder, which may not choose where weights come from; to fit it again, "
+            "name the model to start from: set_params(model=...)"
+        )
+    if not isinstance(model, (str, Path, Sen2Pro)):
+        raise Sen2ProError(f"model is a name, a folder or a Sen2Pro, not {type(model).__name__}")
+    check_whole("seed", given["seed"], 0)
+    check_method(given["method"], ("auto", *METHODS))
+    Settings(model, samples=given["samples"], uncertainty=given["uncertainty"], seed=given["seed"])  # checks them
+    one_of("features", given["features"], ("auto", *FEATURES))
+    one_of("head", given["head"], ("auto", *HEADS))
+    real = isinstance(C, Real) and not isinstance(C, bool)
+    if C is not None and not (real and 0 < float(C) < 1e300):
+        raise Sen2ProError(f"C must be a number above 0, or None to have it chosen, not {short_repr(C)}")
+    if not isinstance(finetune, (bool, FineTuning)):
+        raise Sen2ProError(f"finetune is True, False or a FineTuning, not {short_repr(finetune)}")
+    return {
+        "features": FEATURES if given["features"] == "auto" else (given["features"],),
+        "heads": HEADS if given["head"] == "auto" else (given["head"],),
+        "c_values": C_VALUES if C is None else (float(C),),
+    }
 
 
 def load_encoder(
