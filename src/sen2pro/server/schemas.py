@@ -102,7 +102,7 @@ class Embeddings(BaseModel):
     usage: Usage
 
 
-class Model(BaseModel):
+class ServedModel(BaseModel):
     """A model that is served."""
 
     id: str
@@ -118,7 +118,7 @@ class Models(BaseModel):
     """The response of `/v1/models`."""
 
     object: Literal["list"]
-    data: list[Model]
+    data: list[ServedModel]
 
 
 class OpenAIError(BaseModel):
