@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
+from sen2pro.calibration.guarantee import CERTAINTY
 from sen2pro.cli import options
 from sen2pro.cli.terminal import Console
 from sen2pro.errors import Sen2ProError
@@ -32,7 +33,7 @@ def dedup(
             help="Least share of duplicates among the dropped texts. (default: 0.95 with --confidence, 0.8 without)"
         ),
     ] = None,
-    certainty: Annotated[float, Option(help="One minus the chance that the labels mislead the promise.")] = 0.95,
+    certainty: options.Certainty = CERTAINTY,
     confidence: Annotated[
         str | None, Option(help="Folder of sen2pro calibrate. (default: what ships, which promises nothing)")
     ] = None,

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 from typer import Argument, Option
 
+from sen2pro.calibration.guarantee import CERTAINTY
 from sen2pro.cli import options
 from sen2pro.cli.terminal import Console
 from sen2pro.errors import Sen2ProError, Sen2ProWarning
@@ -31,7 +32,7 @@ def match(
     output: Annotated[str, Argument(help="A .csv, .tsv or .jsonl file.", metavar="OUT")],
     confidence: Annotated[str, Option(help="The folder that sen2pro calibrate wrote.")],
     precision: Annotated[float, Option(help="The least share of the pairs called a match that are one.")] = 0.95,
-    certainty: Annotated[float, Option(help="One minus the chance that the labels mislead the promise.")] = 0.95,
+    certainty: options.Certainty = CERTAINTY,
     uncovered: Annotated[
         bool, Option("--uncovered", help="Allow a yes for text unlike all that the head knows: another language, ...")
     ] = False,

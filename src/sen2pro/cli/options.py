@@ -31,6 +31,9 @@ Column = Annotated[str | None, typer.Option("--column", "-c", help=COLUMN)]
 LongestLine = Annotated[int, typer.Option(help="Most bytes that a line, or a field of a table, may have.", min=1)]
 SkipBlank = Annotated[bool, typer.Option("--skip-blank", help="Pass over blank sentences.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the output if it exists.")]
+Certainty = Annotated[
+    float, typer.Option(help="Confidence level of the guarantee (0.95: it fails for at most 1 in 20 sets of labels).")
+]
 PairMethod = Annotated[
     str,
     typer.Option(help="auto (one-pass if there is a head and no --samples), one-pass, sampling."),

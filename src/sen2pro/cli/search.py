@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 from typer import Argument, Option
 
+from sen2pro.calibration.guarantee import CERTAINTY
 from sen2pro.cli import options
 from sen2pro.cli.terminal import Console, in_flags
 from sen2pro.errors import Sen2ProError, Sen2ProWarning
@@ -35,7 +36,7 @@ def search(
     precision: Annotated[
         float | None, Option(help="Answer only at this precision. (default: a hit more likely right than not)")
     ] = None,
-    certainty: Annotated[float, Option(help="One minus the chance that the labels mislead the promise.")] = 0.95,
+    certainty: options.Certainty = CERTAINTY,
     confidence: Annotated[
         str | None, Option(help="Folder of a SearchConfidence. (default: the one saved with the index, or what ships)")
     ] = None,
