@@ -15,6 +15,7 @@ from sen2pro.io.atomic import check_path, read_unchanged
 from sen2pro.signature import Signature, merged
 from sen2pro.validation import Array, Array64, as_list, check_numbers, check_seed, check_whole, place
 
+FAR = 0.01  # a coverage below which a prediction is not to be trusted
 _MOST_DRAWN = 1 << 32  # numbers that `sample` makes at once: 16 GB
 
 
@@ -26,6 +27,12 @@ def floored(variance: NDArray[Any]) -> Array64:
     variance = variance.astype(np.float64)
     floor = np.maximum(1e-6 * variance.mean(axis=-1, keepdims=True), 1e-30)
     return np.asarray(np.maximum(variance, floor))
+
+
+def is_far(gaussian: gaussians.GaussianLike) -> NDArray[np.bool_]:
+    """Tell which sentences () or (n,) are unlike all that the head was fitted on; without a head, none."""
+    coverage = np.ones(gaussian.mean.shape[:-1]) if gaussian.coverage is None else gaussian.coverage
+    return np.asarray(coverage < FAR)
 
 
 class Gaussian:

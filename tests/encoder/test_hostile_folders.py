@@ -17,7 +17,7 @@ from sen2pro.classification import FineTuning, Sen2ProClassifier
 from sen2pro.classification import saving as classifier_files
 from sen2pro.estimation.head import CONFIG, TENSORS, Head
 from sen2pro.estimation.whitening import Whitening
-from sen2pro.io import documents
+from sen2pro.io import bundle
 
 PERMISSIONS = ("trust_remote_code", "allow_pickle", "device", "revision", "token")
 
@@ -48,7 +48,7 @@ def change(path, **entries):
     found = json.loads(path.read_text())
     found = {**found, **entries}
     found.pop("digest", None)
-    documents.write(path, found)
+    path.write_text(json.dumps({**found, bundle.DIGEST: bundle.digest_of(found)}))
 
 
 def reseal(folder):

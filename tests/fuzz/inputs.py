@@ -20,7 +20,8 @@ from fuzz.engine import Case, Family, Wrong
 from fuzz.mutations import HALF, ODD_TEXTS, odd_value, rewritten, spelled, spoiled
 from sen2pro import Sen2ProError
 from sen2pro.errors import has_surrogates
-from sen2pro.io.inputs import Reader, Record, labelled, sentences
+from sen2pro.io.inputs import Pair, Reader, Record, labelled, sentences
+from sen2pro.io.inputs import pairs as read_pairs
 from sen2pro.validation import is_blank
 
 SENTENCES = ("the dog runs", "a man plays the guitar", "rain today", "x", "Größe und Maß", "“quoted”, with commas")
@@ -387,6 +388,67 @@ def _spelled_label(label: Any) -> str:
     return label.replace(HALF, "?") if isinstance(label, str) else repr(label)
 
 
+class Pairs(Family):
+    """Files of pairs, with labels or without."""
+
+    name, weight = "pairs", 10
+
+    def make(self, rng: Random) -> Case:
+        """Return a table, JSON lines or Parquet with the columns first, second and label."""
+        suffix = rng.choice((".csv", ".csv", ".csv", ".tsv", ".jsonl", ".parquet"))
+        rows = [[text(rng, 0.03), text(rng, 0.03), self._label(rng)] for _ in range(rng.randint(0, 6))]
+        names = ["first", "second", "label"]
+        if rng.random() < 0.1:
+            names[rng.randrange(3)] = rng.choice(("First", "", "text", "first", "label\0"))
+        labelled, whole = rng.random() < 0.7, names == ["first", "second", "label"]
+        options: dict[str, Any] = {"suffix": suffix, "labelled": labelled}
+        if suffix == ".parquet":
+            columns = [column_of(rng, len(rows))[0] if rng.random() < 0.2 else None for _ in names]
+            texts = [[str(row[i]) for row in rows] for i in range(3)]
+            arrays = [pa.array(values) if each is None else each for each, values in zip(columns, texts, strict=True)]
+            data = parquet_bytes(pa.Table.from_arrays(arrays, names=names), rng)
+            return Case(spoiled(data, rng) if rng.random() < 0.3 else data, options)
+        if suffix == ".jsonl":
+            lines = [dict(zip(names, row, strict=True)) for row in rows]
+            data = b"\n".join(spelled(rewritten(x, rng) if rng.random() < 0.2 else x, rng) for x in lines)
+            return Case(spoiled(data, rng) if rng.random() < 0.3 else data, options)
+        out = io.StringIO()
+        writer = csv.writer(out, delimiter="\t" if suffix == ".tsv" else ",", lineterminator="\n")
+        spelled_rows = [[*row[:2], str(row[2]).replace(HALF, "?")] for row in rows]
+        try:
+            writer.writerows([names, *spelled_rows])
+        except csv.Error:  # Python 3.10 cannot write a NUL
+            whole = False
+        data, intact = encoded(out.getvalue(), rng)
+        plain = all(row[2] in (0, 1, 0.5) for row in rows) and not any("\r" in row[i] for row in rows for i in (0, 1))
+        if whole and intact and plain and readable([each for row in rows for each in row[:2]]):
+            options["expected"] = [(*row[:2], float(row[2]) if labelled else None) for row in rows]
+        return Case(data, options)
+
+    @staticmethod
+    def _label(rng: Random) -> Any:
+        return odd_value(rng) if rng.random() < 0.05 else rng.choice((0, 1, 1, 0, True, False, 0.5))
+
+    def run(self, case: Case, folder: Path) -> None:
+        """Read it, as `sen2pro calibrate` and `sen2pro match` do."""
+        path = folder / f"pairs{case.options['suffix']}"
+        path.write_bytes(case.data)
+        labelled = case.options["labelled"]
+
+        def source() -> Reader[Pair]:
+            return read_pairs(str(path), with_labels=labelled, longest_line=LONGEST)
+
+        records = records_of(source)
+        pairs = [pair for chunk in source().chunks(2) for pair in chunk]
+        if [pair.text for pair in pairs] != [record.text for record in records]:
+            raise Wrong("pairs in chunks are others than pairs one by one")
+        for pair in pairs:
+            if not is_sentence(pair.second) or (labelled and not math.isfinite(pair.label)):
+                raise Wrong(f"no pair: {pair!r}")
+        found = [(pair.text, pair.second, pair.label if labelled else None) for pair in pairs]
+        compare(found, case.options.get("expected"))
+
+
 FAMILIES = (
-    Text(), Table(".csv", 12), Table(".tsv", 8), JsonLines(), Parquet(), Compressed(), Labelled(),
+    Text(), Table(".csv", 12), Table(".tsv", 8), JsonLines(), Parquet(), Compressed(), Labelled(), Pairs(),
 )  # fmt: skip

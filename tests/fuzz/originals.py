@@ -1,31 +1,34 @@
-"""Whole files and models to be spoiled, each made once and without a download."""
+"""Whole files, folders and models to be spoiled, each made once and without a download."""
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 import warnings
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-import torch
 from conftest import build_network, build_tokenizer
 from labelled_texts import LABELS, TEXTS
 from test_gaussian import signature
-from torch import nn
 
 from sen2pro import Gaussian, Sen2Pro, Whitening
-from sen2pro.calibration import MatchConfidence
-from sen2pro.calibration.hits import SearchConfidence
+from sen2pro.calibration import MatchConfidence, SearchConfidence
 from sen2pro.classification import Sen2ProClassifier
-from sen2pro.classification.checkpoints import Checkpoint
 from sen2pro.encoder.backend import States
 from sen2pro.estimation.head import Head, HeadConfig, HeadSpace, Teacher
 from sen2pro.estimation.linear import BASIS, hash_of
 from sen2pro.estimation.specificity import Corpus, Space, SpecificityConfig, SpecificityHead
 from sen2pro.gaussian import Stored
+from sen2pro.io import bundle, shards
 from sen2pro.io.gaussians import GaussianWriter
+from sen2pro.io.inputs import InputFile
+from sen2pro.jobs.run_folder import PLAN, Plan
+from sen2pro.jobs.workers import Report
+from sen2pro.search import Index
+from sen2pro.settings import SAVED
 
 K = 4  # dimensions of what is made by hand
 
@@ -114,11 +117,11 @@ def _written(each: Stored, suffix: str) -> bytes:
 
 
 @cache
-def whitening() -> tuple[bytes, Whitening]:
-    """Return a whitening and its file."""
-    fitted = Whitening.fit(np.random.default_rng(0).normal(size=(30, K)), 3)
-    fitted.save(place() / "whitening.safetensors")
-    return (place() / "whitening.safetensors").read_bytes(), fitted
+def whitening() -> Path:
+    """Return a folder with the file of a whitening."""
+    (place() / "whitening").mkdir()
+    Whitening.fit(np.random.default_rng(0).normal(size=(30, K)), 3).save(place() / "whitening" / "w.safetensors")
+    return place() / "whitening"
 
 
 def states(rows: int = 3) -> States:
@@ -130,8 +133,8 @@ def states(rows: int = 3) -> States:
 
 
 @cache
-def head() -> tuple[dict[str, bytes], Head]:
-    """Return a head made by hand, and its files."""
+def head() -> Path:
+    """Return the folder of a head made by hand."""
     draw = np.random.default_rng(2)
 
     def numbers(*shape: int) -> Any:
@@ -162,24 +165,13 @@ def head() -> tuple[dict[str, bytes], Head]:
         worth={"model": 20.0, "data": 30.0},
         hash=hash_of(arrays),
     )  # fmt: skip
-    made = Head(config, arrays)
-    made.save(place() / "head")
-    return contents(place() / "head"), made
+    Head(config, arrays).save(place() / "head")
+    return place() / "head"
 
 
 @cache
-def classifier() -> tuple[dict[str, bytes], Sen2ProClassifier]:
-    """Return a fitted classifier and its files."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        fitted = Sen2ProClassifier(Sen2Pro(str(model_folder()), samples=2)).fit(TEXTS, LABELS)
-    fitted.save(place() / "classifier")
-    return contents(place() / "classifier"), fitted
-
-
-@cache
-def specificity() -> tuple[dict[str, bytes], SpecificityHead]:
-    """Return a specificity head made by hand, and its files."""
+def specificity() -> Path:
+    """Return the folder of a specificity head made by hand."""
     draw = np.random.default_rng(3)
 
     def rising(count: int) -> Any:
@@ -195,30 +187,27 @@ def specificity() -> tuple[dict[str, bytes], SpecificityHead]:
     config = SpecificityConfig(
         space=space, corpus=Corpus(hash="x", size=200), layers=(1,), transform="root", r2=0.5, hash=hash_of(singles)
     )
-    made = SpecificityHead(config, **singles)
-    made.save(place() / "specificity")
-    return contents(place() / "specificity"), made
+    SpecificityHead(config, **singles).save(place() / "specificity")
+    return place() / "specificity"
 
 
 PAIRS = [(f"the {a} runs", f"a {b} sleeps") for a in ("dog", "cat", "man", "child", "red") for b in "xyzqw"]
 
 
 @cache
-def match_confidence() -> tuple[dict[str, bytes], MatchConfidence]:
-    """Return a confidence of pairs and its files."""
+def match_confidence() -> Path:
+    """Return the folder of a confidence of pairs."""
     first, second = zip(*PAIRS, strict=True)
-    fitted = MatchConfidence().fit(tiny(), first, second, [i % 2 for i in range(len(PAIRS))])
-    fitted.save(place() / "match")
-    return contents(place() / "match"), fitted
+    MatchConfidence().fit(tiny(), first, second, [i % 2 for i in range(len(PAIRS))]).save(place() / "match")
+    return place() / "match"
 
 
 @cache
-def search_confidence() -> tuple[dict[str, bytes], SearchConfidence]:
-    """Return a confidence of search and its files."""
+def search_confidence() -> Path:
+    """Return the folder of a confidence of search."""
     scores, right = hits(40)
-    fitted = SearchConfidence().fit(scores, right, lengths=np.arange(1, 41))
-    fitted.save(place() / "search")
-    return contents(place() / "search"), fitted
+    SearchConfidence().fit(scores, right, lengths=np.arange(1, 41)).save(place() / "search")
+    return place() / "search"
 
 
 def hits(queries: int, k: int = 4) -> tuple[Any, Any]:
@@ -228,39 +217,61 @@ def hits(queries: int, k: int = 4) -> tuple[Any, Any]:
     return scores, draw.uniform(size=scores.shape) < scores - 0.1
 
 
-class Training(NamedTuple):
-    """A network in training, and its checkpoint."""
-
-    network: nn.Module
-    checkpoint: Checkpoint
-
-
-def training(folder: Path) -> Training:
-    """Return a tiny network that is trained with checkpoints in a folder."""
-    torch.manual_seed(0)
-    network = nn.Linear(3, 2)
-    optimizer = torch.optim.AdamW(network.parameters())
-    return Training(network, Checkpoint(network, optimizer, str(folder), "x"))
+@cache
+def classifier() -> Path:
+    """Return the folder of a fitted classifier."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        Sen2ProClassifier(Sen2Pro(str(model_folder()), samples=2)).fit(TEXTS, LABELS).save(place() / "classifier")
+    return place() / "classifier"
 
 
 @cache
-def checkpoint() -> tuple[bytes, dict[str, Any]]:
-    """Return the file of a training run after two epochs, and the state then."""
-    network, kept = training(place() / "checkpoints")
-    for epoch in (1, 2):
-        network(torch.ones(1, 3)).sum().backward()
-        kept.optimizer.step()
-        kept.record(epoch, 1.0 / epoch)
-    assert kept.path is not None
-    return kept.path.read_bytes(), state_of(network, kept)
+def index() -> Path:
+    """Return the folder of an index with a graph."""
+    words = "the a man woman dog cat plays runs eats sees guitar ball park house".split()
+    texts = [f"{a} {b}" for a in words for b in words]
+    Index.build(tiny(), texts, kind="hnsw", metadata=[{"n": i} for i in range(len(texts))]).save(place() / "index")
+    return place() / "index"
 
 
-def state_of(network: nn.Module, kept: Checkpoint) -> dict[str, Any]:
-    """Return all that a checkpoint must restore."""
-    moments = kept.optimizer.state_dict()["state"]
-    return {
-        "about": [kept.epoch, kept.best_epoch, kept.best_loss],
-        "now": {name: tensor.tolist() for name, tensor in network.state_dict().items()},
-        "best": {name: tensor.tolist() for name, tensor in kept._best.items()},
-        "moments": {number: {key: each.tolist() for key, each in values.items()} for number, values in moments.items()},
-    }
+@cache
+def settings() -> Path:
+    """Return a folder with the settings of a model alone."""
+    (place() / "settings").mkdir()
+    shutil.copy(model_folder() / SAVED, place() / "settings")
+    return place() / "settings"
+
+
+@cache
+def plan() -> Plan:
+    """Return the plan of a run."""
+    return Plan(
+        signature=signature(), device="cpu", threads=0, columns={"n": "int64"}, texts=True, batch_size=None,
+        inputs=(InputFile("a.txt", 100, "xxh3-128:0", 10), InputFile("b.txt", 50, "xxh3-128:1", 5)),
+        reading={"column": None, "id_column": "key", "keep": ["n"], "skip_blank": False}, output="parquet",
+    )  # fmt: skip
+
+
+@cache
+def plan_folder() -> Path:
+    """Return a folder with this plan."""
+    bundle.save(place() / "run", PLAN, plan())
+    return place() / "run"
+
+
+REPORT = Report(rows=3, cut=1, limit=32, skipped=[("a.txt, line 7", "blank")], notes=["a note"], skipped_rows=1)
+
+
+@cache
+def shards_folder() -> Path:
+    """Return a folder of shards."""
+    (place() / "shards").mkdir()
+    whole, entries = stored()[".parquet"][0][1], []
+    for number, rows in enumerate((slice(0, 2), slice(2, 5))):
+        with GaussianWriter(place() / "shards" / shards.name(number)) as writer:
+            writer.write(whole.gaussian[rows], ids=(whole.ids or [])[rows], texts=(whole.texts or [])[rows])
+            writer.notes["sen2pro.unit"] = Report(rows=rows.stop - rows.start).to_json()
+        entries.append(shards.Shard(rows=rows.stop - rows.start, digest=writer.digest))
+    shards.write_manifest(place() / "shards", entries, [("a.txt, line 7", "blank")])
+    return place() / "shards"

@@ -1,218 +1,147 @@
-"""Run many cases in a process of their own, so that one that kills it is a failure like any other, and count."""
+"""Run many cases in processes of their own, so that one that kills its process is a failure like any other; count."""
 
 from __future__ import annotations
 
-import contextlib
+import argparse
 import multiprocessing
 import os
 import resource
-import sys
 import time
-from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections import Counter
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
-from multiprocessing.connection import Connection
-from typing import Any
 
 from fuzz.engine import OUTCOMES, TRACEBACK, Case, Family, Outcome, attempt, make
-from fuzz.shrink import shrunk
 
-PATIENCE = 180  # seconds without an answer after which the process is ended: imports, or a failure that is made small
 MOST_MEMORY = 12 << 30  # bytes of addresses: beyond, there is no memory left
-MOST_SHRUNK = 5  # failures of a family whose input is made small
+CHUNK = 200  # cases that share a process
 
 Task = tuple[str, int]  # a family, and the number of a case
 
 
 def families() -> dict[str, Family]:
     """Return all families, by name."""
-    from fuzz import answers, arguments, calls, indexes, inputs, runs, stored
+    from fuzz import arguments, calls, inputs, saved
 
-    every = (
-        *inputs.FAMILIES,
-        *stored.FAMILIES,
-        *indexes.FAMILIES,
-        *answers.FAMILIES,
-        *arguments.FAMILIES,
-        *runs.FAMILIES,
-        *calls.FAMILIES,
-    )
+    every = (*inputs.FAMILIES, *saved.FAMILIES, *arguments.FAMILIES, *calls.FAMILIES)
     return {family.name: family for family in every}
 
 
 def plan(total: int, weights: dict[str, int]) -> dict[str, int]:
     """Share cases among families by their weights; each gets one at least.
 
-    >>> plan(10, {"cheap": 3, "dear": 1})
-    {'cheap': 8, 'dear': 2}
+    >>> plan(8, {"cheap": 3, "dear": 1})
+    {'cheap': 6, 'dear': 2}
     """
     whole = sum(weights.values())
-    shares = {name: max(1, total * weight // whole) for name, weight in weights.items()}
-    first = next(iter(shares))
-    shares[first] = max(1, shares[first] + total - sum(shares.values()))
-    return shares
-
-
-@dataclass
-class Failure:
-    """One cause, with the first case that showed it."""
-
-    task: Task
-    outcome: Outcome
-    smallest: str = ""
-    times: int = 1
+    return {name: max(1, round(total * weight / whole)) for name, weight in weights.items()}
 
 
 @dataclass
 class Report:
-    """What came of all cases."""
+    """The outcomes of all cases: counts for each family, and the first case of each cause of a failure."""
 
-    counts: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
-    failures: dict[tuple[str, str, str], Failure] = field(default_factory=dict)
+    counts: dict[str, Counter[str]] = field(default_factory=dict)
+    failures: dict[tuple[str, str, str], tuple[Task, Outcome, str]] = field(default_factory=dict)
 
-    @property
-    def failed(self) -> bool:
-        """Whether anything happened that must not."""
-        return bool(self.failures)
-
-    def add(self, task: Task, outcome: Outcome, smallest: str) -> None:
+    def add(self, task: Task, outcome: Outcome, case: str) -> None:
         """Count a case."""
-        self.counts[task[0]][outcome.kind] += 1
+        self.counts.setdefault(task[0], Counter())[outcome.kind] += 1
         if outcome.failed:
-            key = (task[0], outcome.kind, outcome.where)
-            if key in self.failures:
-                self.failures[key].times += 1
-            else:
-                self.failures[key] = Failure(task, outcome, smallest)
+            self.failures.setdefault((task[0], outcome.kind, outcome.where), (task, outcome, case))
 
     def table(self) -> str:
         """Return the counts of each family, and of all."""
-        rows = [["family", "tries", *OUTCOMES]]
-        whole: Counter[str] = Counter()
-        for name, counts in self.counts.items():
-            rows.append([name, *_row(counts)])
-            whole += counts
-        rows.append(["all", *_row(whole)])
-        widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-        return "\n".join(
-            "  ".join(
-                [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))]
-            )
-            for row in rows
-        )
+        every = {**self.counts, "all": sum(self.counts.values(), Counter())}
+        lines = [f"{'family':<24}{'tries':>8}" + "".join(f"{kind:>14}" for kind in OUTCOMES)]
+        for name, counts in every.items():
+            lines.append(f"{name:<24}{counts.total():>8}" + "".join(f"{counts[kind]:>14}" for kind in OUTCOMES))
+        return "\n".join(lines)
 
     def faults(self, seed: int) -> str:
-        """Return a paragraph for each cause: how often, what, the smallest input, and how to see it again."""
+        """Return a paragraph for each cause: what happened, to which case, and how to run it again."""
+        again = f"PYTHONPATH=tests .venv/bin/python -m fuzz --seed {seed}"
         return "\n\n".join(
-            f"{failure.task[0]}, {failure.times} times: {failure.outcome.kind}: {failure.outcome.message}\n"
-            f"  smallest input: {failure.smallest}\n"
-            f"  again: PYTHONPATH=tests .venv/bin/python -m fuzz --seed {seed} --family {failure.task[0]!r} "
-            f"--case {failure.task[1]}"
-            for failure in self.failures.values()
+            f"{name}: {outcome.kind}: {outcome.message}\n  input: {case}\n"
+            f"  again: {again} --family {name!r} --case {number}"
+            for (name, number), outcome, case in self.failures.values()
         )
-
-
-def _row(counts: Counter[str]) -> list[str]:
-    return [str(counts.total()), *(str(counts[kind]) for kind in OUTCOMES)]
 
 
 def shown(case: Case, most: int = 600) -> str:
-    """Return a case as text: its bytes and what else was given."""
+    """Return a case as text: its bytes and its options."""
     try:
-        options = repr({name: each for name, each in case.options.items() if name not in ("expected", "parts")})
+        text = f"{case.data!r} with {dict(case.options)!r}"
     except Exception:  # an object whose repr raises is one of the arguments tried
-        options = str({name: type(each).__name__ for name, each in case.options.items()})
-    text = f"{case.data!r} with {options}" if case.data or not case.options else options
+        text = f"{case.data!r} with {sorted(case.options)}"
     return text if len(text) <= most else f"{text[:most]}... ({len(text)} letters)"
 
 
-def run_here(tasks: list[Task], seed: int, known: dict[str, Family] | None = None) -> Report:
-    """Run cases in this process."""
-    known, report = known or families(), Report()
-    for task in tasks:
-        report.add(task, *_tried(known[task[0]], task, seed, report))
-    return report
-
-
-def _tried(family: Family, task: Task, seed: int, report: Report) -> tuple[Outcome, str]:
-    case = make(family, seed, task[1])
-    outcome = attempt(family, case)
-    if not outcome.failed or (task[0], outcome.kind, outcome.where) in report.failures:
-        return outcome, ""
-    few = sum(key[0] == task[0] for key in report.failures) < MOST_SHRUNK and outcome.where != "hang"
-    return outcome, shown(shrunk(family, case, outcome) if few and case.data else case)
+def run_here(tasks: list[Task], seed: int, known: dict[str, Family] | None = None) -> list[tuple[Outcome, str]]:
+    """Run cases in this process; return the outcome of each, with its input if it failed."""
+    known = known or families()
+    cases = ((known[name], make(known[name], seed, number)) for name, number in tasks)
+    outcomes = ((attempt(family, case), case) for family, case in cases)
+    return [(outcome, shown(case) if outcome.failed else "") for outcome, case in outcomes]
 
 
 def run(tasks: list[Task], seed: int, known: dict[str, Family] | None = None) -> Report:
-    """Run cases in a process of its own; one that crashes or hangs is noted, and the rest go on in a new process."""
-    known, report, done, start = known or families(), Report(), 0, time.monotonic()
-    while done < len(tasks):
-        with _worker(tasks[done:], seed, known) as (answers, process):
-            for task in tasks[done:]:
-                _progress(done, len(tasks), task, start)
-                found = _answer(answers, process)
-                done += 1
-                if found is None:
-                    why = f"the process ended with {process.exitcode}" if process.exitcode else "the process hung"
-                    report.add(task, Outcome(TRACEBACK, why, f"crash {process.exitcode}"), "the case as it is")
-                    break
-                report.add(task, *found)
+    """Run cases in other processes; a chunk whose process dies is run again case by case to find the one at fault."""
+    known, report = known or families(), Report()
+    for start in range(0, len(tasks), CHUNK):
+        chunk = tasks[start : start + CHUNK]
+        found = _elsewhere(chunk, seed, known)
+        for task in chunk if found is None else ():
+            alone = _elsewhere([task], seed, known)
+            report.add(task, *(alone[0] if alone else (Outcome(TRACEBACK, "the process was killed", "crash"), "")))
+        for task, outcome in zip(chunk, found or (), strict=False):
+            report.add(task, *outcome)
     return report
 
 
-def _answer(answers: Connection, process: Any) -> tuple[Outcome, str] | None:
-    """Return what came of the next case, None if the process did not live to tell."""
-    with contextlib.suppress(EOFError, ConnectionResetError):
-        if answers.poll(PATIENCE):
-            outcome, smallest = answers.recv()
-            return outcome, smallest
-        process.kill()
-    process.join(PATIENCE)
-    return None
-
-
-@contextlib.contextmanager
-def _worker(tasks: list[Task], seed: int, known: dict[str, Family]) -> Iterator[tuple[Connection, Any]]:
+def _elsewhere(tasks: list[Task], seed: int, known: dict[str, Family]) -> list[tuple[Outcome, str]] | None:
+    """Run cases in another process; return None if it died."""
     context = multiprocessing.get_context("fork")  # what is imported need not be again; no model has been used yet
-    ours, theirs = context.Pipe(duplex=False)
-    process = context.Process(target=_work, args=(tasks, seed, known, theirs), daemon=True)
-    process.start()
-    theirs.close()
-    try:
-        yield ours, process
-    finally:
-        if process.is_alive():
-            process.join(PATIENCE)
-        process.kill()
-        ours.close()
+    with ProcessPoolExecutor(1, context, _limit_memory) as pool:
+        _KNOWN.update(known)
+        try:
+            return pool.submit(_work, tasks, seed).result()
+        except BrokenProcessPool:
+            return None
 
 
-def _work(tasks: list[Task], seed: int, known: dict[str, Family], answers: Connection) -> None:
-    """Run cases and send what came of each."""
-    report = Report()
+_KNOWN: dict[str, Family] = {}  # forked processes have a copy; families cannot be sent
+
+
+def _work(tasks: list[Task], seed: int) -> list[tuple[Outcome, str]]:
+    return run_here(tasks, seed, _KNOWN)
+
+
+def _limit_memory() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, resource.getrlimit(resource.RLIMIT_AS)[1]))
-    for task in tasks:
-        found = _tried(known[task[0]], task, seed, report)
-        report.add(task, *found)
-        answers.send(found)
-
-
-def _progress(done: int, total: int, task: Task, start: float) -> None:
-    if done % 200 and done != total - 1:
-        return
-    minutes = (time.monotonic() - start) / 60
-    line = f"{done:,} of {total:,} cases, {minutes:.1f} minutes, now: {task[0]} {task[1]}"
-    if sys.stderr.isatty():
-        print(f"\r{line:<100}", end="", file=sys.stderr, flush=True)
-    elif done % 5000 == 0:
-        print(line, file=sys.stderr, flush=True)
 
 
 def tasks_of(shares: dict[str, int]) -> list[Task]:
-    """Return all cases, a family after the other."""
+    """Return all cases, one family after the other."""
     return [(name, number) for name, share in shares.items() for number in range(share)]
 
 
-def single_thread() -> None:
-    """The tiny models gain nothing from more threads, and no name of a model may be asked for on the hub."""
+def main() -> int:
+    """Print a table and, for each cause of a failure, its first input; return 1 if there is one."""
+    parser = argparse.ArgumentParser(prog="python -m fuzz", description="Try malformed files and arguments.")
+    parser.add_argument("--cases", type=int, default=100_000, help="how many, shared among the families")
+    parser.add_argument("--seed", type=int, default=0, help="other seeds are other cases")
+    parser.add_argument("--family", help="only this one")
+    parser.add_argument("--case", type=int, help="only this one of a family")
+    given = parser.parse_args()
+    # The tiny models gain nothing from more threads, and no name of a model may be asked for on the hub.
     os.environ.update(OMP_NUM_THREADS="1", TOKENIZERS_PARALLELISM="false", HF_HUB_OFFLINE="1")
+    start = time.monotonic()
+    weights = {name: family.weight for name, family in families().items() if given.family in (None, name)}
+    one = [(given.family, given.case)] if given.case is not None else None
+    report = run(one or tasks_of(plan(given.cases, weights)), given.seed)
+    print(f"\n{report.table()}\n\nseed {given.seed}, {(time.monotonic() - start) / 60:.1f} minutes")
+    if report.failures:
+        print(f"\n{report.faults(given.seed)}")
+    return int(bool(report.failures))

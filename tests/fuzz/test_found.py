@@ -62,7 +62,7 @@ def test_more_gaussians_than_a_file_says_are_refused(tmp_path, monkeypatch):  # 
     BATCH.save(tmp_path / "g.parquet")
     says_one = SimpleNamespace(metadata=None, num_rows=1, num_row_groups=1)
     monkeypatch.setattr(pq.ParquetFile, "metadata", property(lambda file: says_one))
-    with pytest.raises(Sen2ProError, match="is not a whole Parquet file: more rows than the 1"):
+    with pytest.raises(Sen2ProError, match="is not a whole Parquet file: more than the 1 rows"):
         Gaussian.load(tmp_path / "g.parquet")
 
 
@@ -89,11 +89,8 @@ def test_a_message_does_not_grow_with_the_file(tmp_path):  # a message of megaby
 
 
 def test_a_damaged_whitening_says_so(tmp_path):  # other numbers
-    data, whitening = originals.whitening()
     path = tmp_path / "w.safetensors"
-    path.write_bytes(data)
-    np.testing.assert_array_equal(Whitening.load(path).kernel, whitening.kernel)
-    path.write_bytes(flipped(data))
+    path.write_bytes(flipped((originals.whitening() / "w.safetensors").read_bytes()))
     with pytest.raises(Sen2ProError, match="was changed or damaged since it was written"):
         Whitening.load(path)
 
@@ -104,17 +101,6 @@ def test_a_whitening_without_a_hash_is_read_with_a_warning(tmp_path):
     save_file({"mean": np.zeros(2, np.float32), "kernel": np.eye(2, dtype=np.float32)}, tmp_path / "w.safetensors")
     with pytest.warns(UserWarning, match="has no hash"):
         assert Whitening.load(tmp_path / "w.safetensors").dim == 2
-
-
-def test_a_damaged_checkpoint_says_so(tmp_path):  # training went on from other weights
-    data, state = originals.checkpoint()
-    network, kept = originals.training(tmp_path)
-    kept.path.write_bytes(data)
-    assert kept.resume()
-    assert originals.state_of(network, kept) == state
-    kept.path.write_bytes(flipped(data))
-    with pytest.raises(Sen2ProError, match="was changed or damaged since it was written.* delete it to start anew"):
-        kept.resume()
 
 
 def test_damaged_weights_of_a_saved_model_say_so(tmp_path):  # other Gaussians

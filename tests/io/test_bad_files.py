@@ -15,7 +15,7 @@ from labelled_texts import LABELS, TEXTS
 from test_cli import run
 
 from sen2pro import Sen2Pro, Sen2ProError
-from sen2pro.io import documents
+from sen2pro.io import bundle
 from sen2pro.io.inputs import Reader, labelled, sentences
 from sen2pro.io.rows import lines, open_binary
 
@@ -174,6 +174,10 @@ def test_settings_that_are_none(tiny, tmp_path, name, content):
     assert json.loads(content).keys() in ({"a"}, {"version"})
 
 
+def write_settings(path, content):
+    path.write_text(json.dumps({**content, bundle.DIGEST: bundle.digest_of(content)}))
+
+
 def test_settings_of_the_wrong_kind_name_the_key(tiny, tmp_path):
     tiny.save(tmp_path / "m")
     path = tmp_path / "m" / "sen2pro.json"
@@ -181,10 +185,10 @@ def test_settings_of_the_wrong_kind_name_the_key(tiny, tmp_path):
     good.pop("digest")
     for key in good:
         wrong = {"a": object.__name__} if key != "samples" else {"model": -1, "data": 2}
-        documents.write(path, {**good, key: wrong})
+        write_settings(path, {**good, key: wrong})
         with pytest.raises(Sen2ProError, match=rf"sen2pro.json: '{key}(\.model)?' must be"):
             Sen2Pro.load(tmp_path / "m")
-        documents.write(path, {name: value for name, value in good.items() if name != key})
+        write_settings(path, {name: value for name, value in good.items() if name != key})
         if key not in ("hash", "precision", "vocabulary"):
             with pytest.raises(Sen2ProError, match=f"the key '{key}' is missing"):
                 Sen2Pro.load(tmp_path / "m")

@@ -13,7 +13,7 @@ from search_stores import Server, fitted_confidence, shared_server, some_texts
 
 from sen2pro import Gaussian, Sen2Pro, Sen2ProError, Sen2ProWarning
 from sen2pro.calibration import SearchConfidence
-from sen2pro.io import tensors
+from sen2pro.io import bundle
 from sen2pro.search import Hit, Index, Result, StoreUnavailable
 from sen2pro.search.stores import faiss_folder
 from sen2pro.search.stores.faiss import FaissStore
@@ -391,7 +391,7 @@ def test_a_graph_that_leads_out_of_its_arrays_is_refused(plain, texts, tmp_path,
     (path,) = (tmp_path / "index").glob("graph-*")
     graph = load_file(path)
     edit(graph)
-    tensors.write(path, graph)
+    bundle.write_arrays(path, graph)
     digest = faiss_folder.digest_of(path)
     change(tmp_path / "index", lambda content: content["files"]["graph"].update(digest=digest))
     with pytest.raises(Sen2ProError, match="holds no graph of"):

@@ -300,13 +300,13 @@ def test_documents_that_are_searched_in_parts_give_the_hits_of_one_index(page, m
     ]
     assert len(documents) > 2 * 64
     page.get_by_label("Documents, one per line").fill("\n".join(documents))
-    page.get_by_label("Question").fill("Who mends a bike?")
+    page.get_by_label("Question").fill("Who repairs a bike?")
     button(page, "Search").click()
     expect(page.locator("#search-answer .verdict")).to_contain_text("144 documents")
     rows = downloaded(page, "Download CSV")
     expected = Index.build(minilm)
     expected.add(documents)
-    hits = expected.search("Who mends a bike?", k=5)
+    hits = expected.search("Who repairs a bike?", k=5)
     assert [row["text"] for row in rows] == [hit.text for hit in hits]
     assert [float(row["probability"]) for row in rows] == pytest.approx([hit.probability for hit in hits], abs=1e-3)
     assert [documents[int(row["document"]) - 1] for row in rows] == [row["text"] for row in rows]
@@ -375,7 +375,7 @@ def test_a_file_that_cannot_be_used_is_told_in_place(page, tmp_path):
         expect(page.locator("#map-answer [role=alert]")).to_have_text(said)
 
 
-# Texts of strangers.
+# Untrusted texts.
 
 
 def test_a_text_of_a_visitor_is_never_html(page):

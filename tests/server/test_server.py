@@ -79,7 +79,7 @@ def close(ours, theirs):
 
 
 def test_the_openai_client_gets_the_vectors_of_the_library(client, model):
-    answer = client.embeddings.create(input=[MAN, PLAYS], model="all-MiniLM-L6-v2")  # asks for base64 by itself
+    answer = client.embeddings.create(input=[MAN, PLAYS], model="all-MiniLM-L6-v2")  # asks for base64 automatically
     assert close([row.embedding for row in answer.data], model.encode_plain([MAN, PLAYS]))
     assert [row.index for row in answer.data] == [0, 1]
     assert answer.model == "all-MiniLM-L6-v2"

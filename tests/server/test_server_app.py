@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+import time
 from collections import Counter
 
 import pytest
@@ -16,6 +17,7 @@ pytest.importorskip("fastapi", reason="the server's packages are not installed: 
 
 from sen2pro import Sen2Pro
 from sen2pro.classification import Sen2ProClassifier
+from sen2pro.encoder.encoder import Encoder
 from sen2pro.search import Index
 from sen2pro.server import Keys, Serving, requests
 from sen2pro.server.app import create_app
@@ -44,10 +46,6 @@ class NotingEngine(Engine):
         self._note("decode", given)
         self.go.wait(30)
         return super().decode(given)
-
-    def check(self, texts):
-        self._note("check", texts)
-        return super().check(texts)
 
     def tokenize(self, texts, prompt=""):
         self._note("tokenize", texts)
@@ -115,27 +113,71 @@ def test_long_texts_and_token_ids_are_worked_on_beside_the_event_loop(app, model
         return service.engine.threads
 
     threads = served(app, use)
-    assert set(threads) == {"decode", "check", "tokenize", "list_tokens"}
+    assert set(threads) == {"decode", "tokenize", "list_tokens"}
     beside = [threads[what] for what in ("decode", "tokenize", "list_tokens")]
     assert all(name.startswith("sen2pro-tokens") for names in beside for name in names)
 
 
-@pytest.mark.parametrize("texts", [["It rains."], [FITS] * 10], ids=["inline", "in a thread"])
+PARTNERS = [f"sentence {n}" for n in range(10)]
+EXAMPLES = [{"text": text, "label": str(label)} for text, label in zip(TEXTS, LABELS, strict=True)]
+
+
+@pytest.mark.parametrize("texts", [["It rains."], [f"{FITS} {n}" for n in range(10)]], ids=["inline", "in a thread"])
 @pytest.mark.parametrize(
-    ("path", "body"),
+    ("path", "body", "others"),
     [
-        ("/v1/embeddings", lambda texts: {"input": texts}), ("/embed", lambda texts: {"inputs": texts}),
-        ("/v1/distributions", lambda texts: {"input": texts}), ("/v1/specificity", lambda texts: {"input": texts}),
-        ("/v1/compare", lambda texts: {"first": texts, "second": texts}),
+        ("/v1/embeddings", lambda texts: {"input": texts}, []), ("/embed", lambda texts: {"inputs": texts}, []),
+        ("/v1/distributions", lambda texts: {"input": texts}, []),
+        ("/v1/specificity", lambda texts: {"input": texts}, []),
+        ("/v1/compare", lambda texts: {"first": texts, "second": PARTNERS[: len(texts)]}, PARTNERS),
+        ("/v1/map", lambda texts: {"input": [*texts, TEXTS[0]]}, TEXTS[:1]),
+        ("/v1/search", lambda texts: {"queries": texts, "documents": TEXTS}, TEXTS),
+        ("/v1/classify", lambda texts: {"input": texts, "examples": EXAMPLES}, TEXTS),
     ],
 )  # fmt: skip
-def test_each_text_of_a_request_is_checked_and_tokenized_once(app, path, body, texts):
-    async def use(service):
-        assert (await ask(app, path, body(texts)))[0] == 200
-        return service.engine.texts
+def test_each_text_of_a_request_is_tokenized_once(app, monkeypatch, path, body, others, texts):
+    tokenize, seen = Encoder.tokenize, Counter()
 
-    wanted = len(texts) * (2 if path == "/v1/compare" else 1)
-    assert served(app, use) == {"decode": wanted, "check": wanted, "tokenize": wanted}
+    def counted(self, texts, prompt=""):
+        seen.update(texts)
+        return tokenize(self, texts, prompt)
+
+    async def use(_):
+        monkeypatch.setattr(Encoder, "tokenize", counted)
+        return (await ask(app, path, body(texts)))[0]
+
+    assert served(app, use) == 200
+    assert set(texts) <= set(seen) <= {*texts, *others}
+    assert set(seen.values()) == {1}
+
+
+def test_an_explanation_is_tokenized_beside_the_event_loop_and_its_text_is_limited(app):
+    """Each word takes a copy of the text: 400 words of 120 letters would be 20 MB to tokenize."""
+
+    async def use(service):
+        status, body = await ask(app, "/v1/explain", {"input": " ".join(["x" * 120] * 400)})
+        assert status == 413
+        assert "20000 characters in sum" in json.loads(body)["error"]["message"]
+        assert (await ask(app, "/v1/explain", {"input": " ".join(["y" * 400] * 30)}))[0] == 200
+        return service.engine.threads["tokenize"]
+
+    assert all(name.startswith("sen2pro-tokens") for name in served(app, use))
+
+
+def test_an_explanation_of_many_copies_is_given_up_at_its_deadline(model, monkeypatch):
+    app = create_app(NotingEngine(model), Serving(time_limit=0.3))
+    slow = Encoder.tokenize
+    monkeypatch.setattr(Encoder, "tokenize", lambda *texts: time.sleep(0.02) or slow(*texts))
+
+    async def use(service):
+        status, _ = await ask(app, "/v1/explain", {"input": " ".join(["y" * 90] * 200)})
+        done = service.engine.texts["tokenize"]
+        await asyncio.sleep(0.1)
+        return status, service.engine.texts["tokenize"] - done
+
+    status, more = served(app, use)
+    assert status == 504
+    assert more <= 1  # the part that ran
 
 
 def test_a_client_that_goes_away_while_its_texts_are_tokenized_is_not_worked_for(app):

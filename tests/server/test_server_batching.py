@@ -20,7 +20,7 @@ from sen2pro.server.observability import Metrics
 
 
 class Work:
-    """A job that notes its batches, and waits before each until it may go on."""
+    """A job that notes its batches, and waits before each until it may continue."""
 
     def __init__(self, *, waits=True, key="work"):
         self.batches, self.go, self.began = [], threading.Semaphore(0 if waits else 10_000), threading.Semaphore(0)
@@ -61,7 +61,7 @@ def test_a_short_text_is_in_the_next_batch_whoever_has_a_thousand_waiting():
     async def run():
         queue, work = batcher(budget=100), Work()
         long = queue.submit(work.job, [f"long {n}" for n in range(1000)], [50] * 1000)
-        await until(lambda: work.batches)  # the stranger's first batch runs
+        await until(lambda: work.batches)  # the first batch of the long request runs
         short = queue.submit(work.job, ["short"], [5])
         work.go.release(2)
         assert await short.future == ["SHORT"]
@@ -106,7 +106,7 @@ def test_texts_of_several_calls_share_a_batch_up_to_the_budget():
 
 
 def test_clients_that_ask_again_and_again_share_two_batches_of_one_size():
-    """While one half is worked on, the other half waits: nobody is left over for a small batch, which costs more."""
+    """While one half is worked on, the other half waits: no request is left for a small batch, which costs more."""
 
     async def run():
         queue, work = batcher(budget=140), Work()

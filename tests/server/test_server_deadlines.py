@@ -55,7 +55,7 @@ def answered_in_time(server, path, body):
 
 @contextmanager
 def neighbours(server, short=SHORT):
-    """Make short calls again and again while a hostile one is in hand, and once after it."""
+    """Make short calls again and again while a hostile one runs, and once after it."""
     with ThreadPoolExecutor(1) as pool:
 
         def ask(path, body):

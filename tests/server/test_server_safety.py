@@ -53,7 +53,7 @@ def client(guarded):
 
 
 def idle(client):
-    """Wait until nothing is left in the queue, nor in the hands of the worker."""
+    """Wait until the queue is empty and the worker is idle."""
     for _ in range(600):
         page = client.get("/metrics").text
         if "sen2pro_queue_texts 0.0" in page and client.post("/embed", json={"inputs": TEXT}).status_code == 200:
@@ -312,7 +312,7 @@ def test_sigterm_finishes_what_is_in_hand_refuses_what_is_new_and_exits_0(model_
         threads = [threading.Thread(target=ask, args=(number,)) for number in range(5)]
         for thread in threads:
             thread.start()
-        for _ in range(400):  # until all of them are in hand
+        for _ in range(400):  # until all of them run or wait
             if server.metric("sen2pro_queue_texts") + len(answers) >= 4:
                 break
             time.sleep(0.02)

@@ -15,8 +15,7 @@ from torch import Tensor, nn
 from sen2pro.errors import Sen2ProError
 from sen2pro.io import documents
 from sen2pro.io.atomic import replacing
-from sen2pro.io.bundle import ContentDigest
-from sen2pro.io.tensors import read_header
+from sen2pro.io.bundle import ContentDigest, read_header
 
 T = TypeVar("T")
 _ABOUT = documents.record(
@@ -69,7 +68,7 @@ class Checkpoint:
             about = documents.parse(header.metadata.get("sen2pro", ""), "its metadata")
             _ABOUT(about, "its metadata")
             wanted = {name: tuple(tensor.shape) for name, tensor in self.network.state_dict().items()}
-            shapes = {name: tensor.shape for name, tensor in header.tensors.items()}
+            shapes = {name: shape for name, (_, shape) in header.arrays.items()}
             if _under("now.network.", shapes) != wanted or _under("best.network.", shapes) not in ({}, wanted):
                 raise Sen2ProError("it does not hold the weights of this network")
             tensors = load_file(self.path)

@@ -19,7 +19,7 @@ from sen2pro.classification.training import FineTuning
 from sen2pro.encoder.find import OWN_NAMES
 from sen2pro.errors import Sen2ProError, short_repr
 from sen2pro.estimation.whitening import find_whitening
-from sen2pro.io import bundle, documents, tensors
+from sen2pro.io import bundle, documents
 from sen2pro.io.atomic import new_folder, write_text
 from sen2pro.io.documents import COUNT, NULL, NUMBER, TEXT, TRUTH, WHOLE, either, list_of, one_of_texts, record
 from sen2pro.model import Sen2Pro
@@ -64,7 +64,7 @@ _CONFIG = record({
     "encoder": either(NULL, documents.mapping(TEXT)),
 })  # fmt: skip
 _DIMENSIONS = {"matrix": 2, "bias": 1, "mean_centre": 1, "variance_centre": 1}
-_NUMBERS = {name: tensors.Expected("F64", dimensions) for name, dimensions in _DIMENSIONS.items()}
+_NUMBERS = {name: bundle.Expected("F64", dimensions) for name, dimensions in _DIMENSIONS.items()}
 
 
 def save(classifier: Sen2ProClassifier, folder: Path) -> None:
@@ -189,7 +189,7 @@ def _read(folder: Path) -> tuple[dict[str, Any], dict[str, Array64]]:
             f"it is of format {short_repr(config.get('format'))}, but sen2pro {__version__} reads format {FORMAT} (to "
             f"read it, install sen2pro {config.get('version', 'of its time')})"
         )
-    numbers = tensors.read(folder / TENSORS, _NUMBERS)
+    numbers = bundle.read_arrays(folder / TENSORS, _NUMBERS)
     if config.pop("hash", None) != _hash(config, numbers):
         raise _changed("its contents do not have")
     if config["format"] == 2:

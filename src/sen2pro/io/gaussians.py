@@ -66,9 +66,10 @@ class GaussianBatch:
 
     def __getitem__(self, rows: slice) -> GaussianBatch:
         kept = {name: getattr(self, name) for name in (*VECTORS, "coverage", "ids", "texts")}
+        cut: dict[str, Any] = {name: None if values is None else values[rows] for name, values in kept.items()}
         return replace(
             self,
-            **{name: None if values is None else values[rows] for name, values in kept.items()},
+            **cut,
             totals={name: values[rows] for name, values in self.totals.items()},
             columns={name: values[rows] for name, values in self.columns.items()},
         )
@@ -85,9 +86,12 @@ def joined(batches: Sequence[GaussianBatch]) -> GaussianBatch:
     first = batches[0]
     if len(batches) == 1:
         return first
+    numbers: dict[str, Any] = {
+        name: np.concatenate([getattr(each, name) for each in batches]) for name in _numbers(first)
+    }
     return replace(
         first,
-        **{name: np.concatenate([getattr(each, name) for each in batches]) for name in _numbers(first)},
+        **numbers,
         ids=None if first.ids is None else [id for each in batches for id in each.ids or ()],
         texts=None if first.texts is None else [text for each in batches for text in each.texts or ()],
         totals={name: np.concatenate([each.totals[name] for each in batches]) for name in first.totals},
@@ -313,7 +317,7 @@ def read(path: str | Path, *, verify: bool = True) -> GaussianBatch:
         return _read_tensors(path, verify)
     found = replace(outline(path), totals=[], kept=())
     shapes = {name: (found.rows, size)[: 1 + (name in VECTORS)] for name, size in found.sizes.items()}
-    numbers = {name: np.empty(shape, np.float32) for name, shape in shapes.items()}
+    numbers: dict[str, Any] = {name: np.empty(shape, np.float32) for name, shape in shapes.items()}
     strings: dict[str, list[str]] = {name: [] for name in found.strings}
     done = 0
     batches = stream(path, _BATCH, verify=verify) if path.is_dir() else _batches(path, found, _BATCH, verify=verify)
@@ -337,7 +341,7 @@ def _read_tensors(path: Path, verify: bool) -> GaussianBatch:
     single = "mean" in arrays and len(arrays["mean"][1]) == 1
     axes = {"mean": "k", "variance": "k", "coverage": ""} if single else _BATCH_AXES
     known = {name: each for name, each in axes.items() if name in VECTORS or name in arrays}
-    numbers = bundle.read_arrays(
+    numbers: dict[str, Any] = bundle.read_arrays(
         path, {name: bundle.Expected("F32", each) for name, each in known.items()}, finite=False
     )
     if verify:

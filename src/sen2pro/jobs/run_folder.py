@@ -19,14 +19,14 @@ from typing import Any, Literal
 import msgspec
 
 from sen2pro.errors import Sen2ProError, Sen2ProWarning, first_line, join_names, short_repr
-from sen2pro.io import bundle, encoding, shards
+from sen2pro.io import bundle, shards
 from sen2pro.io.atomic import abandoning, locked, remove_abandoned, replacing
 from sen2pro.io.bundle import Count
 from sen2pro.io.gaussians import GaussianBatch, GaussianWriter, read, stream
 from sen2pro.io.inputs import InputFile
 from sen2pro.io.rows import machine_trouble
 from sen2pro.io.shards import KEPT_TYPES, outline
-from sen2pro.jobs.workers import NOTE, UNIT, Report
+from sen2pro.jobs.workers import CHUNK, NOTE, UNIT, Report
 from sen2pro.signature import Signature
 
 PLAN = "sen2pro_run"
@@ -48,7 +48,7 @@ class Plan(bundle.Config, kw_only=True):
     texts: bool
     batch_size: Count | None
     output: Literal["parquet", "safetensors", "shards"]
-    chunk: Count = encoding.CHUNK
+    chunk: Count = CHUNK
     unit: Count = UNIT
 
     @property

@@ -24,8 +24,8 @@ from typing import Any
 import msgspec
 
 from sen2pro.errors import Sen2ProError, Sen2ProWarning, TruncationWarning, first_line
-from sen2pro.gaussian import Gaussian
-from sen2pro.io import bundle, encoding
+from sen2pro.gaussian import Gaussian, is_far
+from sen2pro.io import bundle
 from sen2pro.io.atomic import remove_abandoned
 from sen2pro.io.bundle import Count
 from sen2pro.io.gaussians import GaussianBatch, GaussianWriter, joined
@@ -36,6 +36,7 @@ from sen2pro.model import Sen2Pro
 from sen2pro.settings import Settings
 from sen2pro.validation import is_blank
 
+CHUNK = 256  # sentences that are encoded at once
 UNIT = 4096  # rows of the input in one file: about half a minute of a CPU core, for a small encoder and one pass
 NOTE = "sen2pro.unit"  # where a Parquet file keeps its report
 _EVERY = 0.25  # seconds between two looks at the progress of the workers
@@ -134,8 +135,8 @@ def encode_unit(model: Sen2Pro, unit: Unit, options: RowOptions, advance: Advanc
 
     report = Report(skipped=unit.faults[:MOST_SKIPPED], skipped_rows=len(unit.faults))
     pieces = []
-    for start in range(0, len(unit.rows), encoding.CHUNK):
-        piece, more = encode_chunk(model, unit.rows[start : start + encoding.CHUNK], options, count)
+    for start in range(0, len(unit.rows), CHUNK):
+        piece, more = encode_chunk(model, unit.rows[start : start + CHUNK], options, count)
         report += more
         pieces += [piece] if len(piece) else []
     count(left)
@@ -161,7 +162,7 @@ def encode_chunk(
     others = [m for m in messages if isinstance(m, Sen2ProWarning) and not isinstance(m, TruncationWarning)]
     return piece, Report(
         rows=len(rows), cut=cuts[-1].count if cuts else 0, limit=cuts[-1].limit if cuts else 0,
-        far=encoding.far_from_head(piece), notes=list(dict.fromkeys(map(str, others))),
+        far=int(is_far(piece).sum()), notes=list(dict.fromkeys(map(str, others))),
         skipped=[(printable(place), printable(why)) for place, why in poisoned], skipped_rows=len(poisoned),
     )  # fmt: skip
 

@@ -14,6 +14,7 @@ import numpy as np
 from sen2pro.calibration.guarantee import CERTAINTY
 from sen2pro.calibration.hits import Calibration, SearchConfidence, calibration, load_search_confidence
 from sen2pro.distances import distance
+from sen2pro.encoder.backend import Tokens
 from sen2pro.errors import Sen2ProError, Sen2ProWarning, join_names, one_of
 from sen2pro.gaussian import Gaussian
 from sen2pro.io.gaussians import GaussianBatch, GaussianLike
@@ -34,7 +35,7 @@ from sen2pro.search.stores.protocol import (
     StoreUnavailable,
 )
 from sen2pro.signature import MATTERS, Signature
-from sen2pro.validation import SOURCES, Array, Array64, check_sentences, check_whole
+from sen2pro.validation import SOURCES, Array, Array64, check_whole
 
 MOST_HITS = 10_000
 DUPLICATES = ("refuse", "replace")
@@ -244,22 +245,27 @@ class Index:
         self._store.close()
 
     def add(
-        self, texts: str | Iterable[str], *, ids: Iterable[object] | None = None,
+        self, texts: str | Iterable[str] | Tokens, *, ids: Iterable[object] | None = None,
         metadata: Iterable[Mapping[str, object]] | None = None, duplicates: str = "refuse",
         show_progress_bar: Show = None,
     ) -> int:  # fmt: skip
         """Add texts and return how many there were; without ids they get random ones.
 
+        `Tokens` must have the prompt of a document: see `prompt`.
+
         A batch of 1,024 texts is added as a whole or not at all. An error says how many texts were added.
         """
         texts = [texts] if isinstance(texts, str) else texts
         names: Iterable[object] = (uuid.uuid4().hex for _ in count()) if ids is None else ids
+        tokens, texts = (texts, texts.texts) if isinstance(texts, Tokens) else (None, texts)
         found = batches(texts, [names] if isinstance(names, str) else names, metadata, exact=ids is not None)
-        return self._fill(((each, None) for each in found), _length(texts), duplicates, show_progress_bar)
+        starts = zip(found, count(0, CHUNK))  # found ends first
+        pieces = ((each, tokens and tokens.rows(range(start, start + len(each)))) for each, start in starts)
+        return self._fill(pieces, _length(texts), duplicates, show_progress_bar)
 
     def _fill(
         self,
-        batches: Iterable[tuple[list[Document], GaussianBatch | None]],
+        batches: Iterable[tuple[list[Document], GaussianBatch | Tokens | None]],
         total: int | None,
         duplicates: str,
         show: Show,
@@ -287,23 +293,26 @@ class Index:
         if there := repeated or [document.id for document in self._store.read(ids)]:
             raise DuplicateIds(sorted(there, key=ids.index))
 
-    def _numbers(self, documents: list[Document], piece: GaussianBatch | None) -> tuple[Array, Array]:
+    def _numbers(self, documents: list[Document], piece: GaussianBatch | Tokens | None) -> tuple[Array, Array]:
         """Return the unit vectors (n, k) and the details (n, d) of documents."""
         texts = [document.text for document in documents]
-        if piece is None:
-            return self._encoded(texts, "document")
+        if not isinstance(piece, GaussianBatch):
+            return self._encoded(self._model.tokenize(piece or texts, prompt=self.prompt("document")))
         totals = {source: piece.totals.get(f"{source}_variance") for source in SOURCES}
         return unit(piece.mean), _details(texts, totals, piece if self.rerank else None)
 
-    def _encoded(self, texts: list[str], side: str) -> tuple[Array, Array]:
-        """Return the unit vectors (n, k) and the details (n, d) of texts, with the model's prompt for one side."""
-        prompt = prompt_name(self._model, side)
+    def prompt(self, side: Literal["query", "document"]) -> str:
+        """Return the text that the model puts before each text of one side of a search."""
+        return self._model.encoder.prompt(None, prompt_name(self._model, side))
+
+    def _encoded(self, tokens: Tokens) -> tuple[Array, Array]:
+        """Return the unit vectors (n, k) and the details (n, d) of texts."""
         if not _has_gaussians(self._model):
-            return unit(self._model.encode_plain(texts, prompt_name=prompt)), _details(texts, {}, None)
-        found = self._model.estimate(texts, prompt_name=prompt)
+            return unit(self._model.encode_plain(tokens)), _details(tokens.texts, {}, None)
+        found = self._model.estimate(tokens)
         totals = {source: part.total_variance for source, part in found.parts.items()}
         vectors = found.gaussian.mean if self.ranking == "mean-cosine" else found.plain
-        return unit(vectors), _details(texts, totals, found.gaussian if self.rerank else None)
+        return unit(vectors), _details(tokens.texts, totals, found.gaussian if self.rerank else None)
 
     def delete(self, ids: object) -> int:
         """Delete texts by their ids; return how many there were."""
@@ -329,11 +338,11 @@ class Index:
     ) -> Result: ...  # fmt: skip
     @overload
     def search(
-        self, queries: Sequence[str], k: int = 5, *, where: Mapping[str, object] | None = None,
+        self, queries: Sequence[str] | Tokens, k: int = 5, *, where: Mapping[str, object] | None = None,
         precision: float | None = None, certainty: float = CERTAINTY,
     ) -> list[Result]: ...  # fmt: skip
     def search(
-        self, queries: str | Sequence[str], k: int = 5, *, where: Mapping[str, object] | None = None,
+        self, queries: str | Sequence[str] | Tokens, k: int = 5, *, where: Mapping[str, object] | None = None,
         precision: float | None = None, certainty: float = CERTAINTY,
     ) -> Result | list[Result]:  # fmt: skip
         """Return the k nearest texts of each query, the nearest first, each with the probability that it is right.
@@ -341,7 +350,7 @@ class Index:
         Parameters
         ----------
         queries
-            A list gives a list of results, a single text a single result.
+            A list gives a list of results, a single text a single result. `Tokens` must have the prompt of a query.
         k
             The number of hits; an index with fewer texts gives fewer.
         where
@@ -357,8 +366,8 @@ class Index:
                 "SearchConfidence on labelled queries and pass it as confidence=..."
             )
         threshold = self._calibration.threshold(precision, certainty) if self._calibration else None
-        texts = check_sentences(queries)
-        found = self._answers(texts, *self._encoded(texts, "query"), k, wanted, threshold)
+        tokens = self._model.tokenize(queries, prompt=self.prompt("query"))
+        found = self._answers(list(tokens.texts), *self._encoded(tokens), k, wanted, threshold)
         return found[0] if isinstance(queries, str) else found
 
     def _answers(

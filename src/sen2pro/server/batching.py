@@ -29,7 +29,7 @@ class BatchJob(Generic[Unit, Result]):
     """What is done with units (texts, or pairs of texts). Requests whose jobs have one key share batches.
 
     `run` takes units and returns one result for each. A job with `own_worker` may wait for another program, such as a
-    database, and gets a queue and a thread of its own.
+    database, and gets a separate queue and thread.
     """
 
     key: tuple[object, ...]
@@ -111,7 +111,7 @@ class Batcher:
     Parameters
     ----------
     budget
-        Maximum number of tokens per batch; a single longer text is a batch of its own.
+        Maximum number of tokens per batch; a single longer text is a batch alone.
     capacity
         Maximum number of units in the queue.
     window
@@ -162,7 +162,7 @@ class Batcher:
         return request
 
     def cancel(self, request: Pending) -> None:
-        """Take a request out of the queue. A batch that is running goes on, and its results are dropped."""
+        """Take a request out of the queue. A batch that is running is finished, and its results are dropped."""
         with self._changed:
             if request in self._queue:
                 self._queue.remove(request)
@@ -227,7 +227,7 @@ class Batcher:
             loop = finished[0].future.get_loop()
             try:
                 loop.call_soon_threadsafe(_deliver, finished)
-            except RuntimeError:  # the loop was closed, so nobody waits any more
+            except RuntimeError:  # the loop was closed, so no request waits
                 LOGGER.warning({"event": "results came after the server was closed"})
 
     def _results(self, job: BatchJob[Any, Any], batch: Batch) -> Sequence[Any]:

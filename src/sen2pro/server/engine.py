@@ -1,10 +1,10 @@
-"""The model side of the server: texts are checked and tokenized once, and jobs run on their tokens."""
+"""The model side of the server: the jobs that the workers run on tokens. No job tokenizes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -13,19 +13,19 @@ from sen2pro.calibration.comparison import Comparison
 from sen2pro.calibration.guarantee import CERTAINTY
 from sen2pro.encoder.backend import Tokens
 from sen2pro.errors import Sen2ProError
-from sen2pro.estimation import specificity
-from sen2pro.estimation.specificity import Explanation, explain
 from sen2pro.gaussian import Gaussian
 from sen2pro.model import Sen2Pro
 from sen2pro.sampling.passes import LARGEST
+from sen2pro.search.results import Result
 from sen2pro.server.batching import BatchJob
 from sen2pro.server.http_errors import to_json
-from sen2pro.validation import Array, Array64, check_sentences
+from sen2pro.validation import Array, Array64
 
 if TYPE_CHECKING:
     from sen2pro.classification import Sen2ProClassifier
     from sen2pro.search import Index
 
+Answered = TypeVar("Answered")
 # The work that takes about as long as a pass of one token:
 _CHARACTERS = 30  # of a long text, to be cut off
 _HITS = 25  # to be found and returned
@@ -44,14 +44,8 @@ class TextGaussian(NamedTuple):
     coverage: float | None
 
 
-class SearchResult(NamedTuple):
-    """The hits of one query as JSON, and the number of characters of their texts."""
-
-    content: dict[str, object]
-    characters: int
-
-
-class SearchOptions(NamedTuple):
+@dataclass(frozen=True)
+class SearchOptions:
     """The options of `Index.search`; `where` is checked."""
 
     k: int
@@ -106,10 +100,6 @@ class Engine:
             raise Sen2ProError("a list of token ids is empty, or has only special tokens")
         return text
 
-    def check(self, texts: Sequence[str]) -> list[str]:
-        """Return texts that are not blank; an error names the number of the text."""
-        return check_sentences(texts)
-
     def tokenize(self, texts: Sequence[str], prompt: str = "") -> Tokens:
         """Return checked texts with their tokens."""
         return self.model.encoder.tokenize(texts, prompt)
@@ -119,28 +109,26 @@ class Engine:
         every = [self.model.encoder.tokenizer.pieces(text, special=special) for text in texts]
         return [(len(pieces), to_json([dict(zip(_TOKEN, piece, strict=True)) for piece in pieces])) for pieces in every]
 
-    # Jobs. The worker runs them.
+    # Jobs.
 
     def vectors(self, prompt: str, normalize: bool | None = None) -> BatchJob[Tokens, Array]:
         """Return the job of plain vectors; `normalize` is that of the model unless a request decides otherwise."""
         sampler = self.model.sampler
-
-        def run(units: list[Tokens]) -> Sequence[Array]:
-            states = sampler.run_plain(Tokens.join(units))
-            return list(sampler.finish(states.vectors, normalize=normalize))
-
-        return BatchJob(("vectors", prompt, normalize), run)
+        return _job(
+            lambda tokens: list(sampler.finish(sampler.run_plain(tokens).vectors, normalize=normalize)),
+            "vectors", prompt, normalize,
+        )  # fmt: skip
 
     def distributions(self, prompt: str) -> BatchJob[Tokens, TextGaussian]:
         """Return the job of Gaussians."""
 
-        def run(units: list[Tokens]) -> list[TextGaussian]:
-            gaussian = self.model.encode(Tokens.join(units), show_progress_bar=False)
+        def run(tokens: Tokens) -> list[TextGaussian]:
+            gaussian = self.model.encode(tokens, show_progress_bar=False)
             totals, cover = gaussian.total_variance.tolist(), gaussian.coverage
-            covers: list[float | None] = [None] * len(units) if cover is None else cover.tolist()
+            covers: list[float | None] = [None] * len(tokens) if cover is None else cover.tolist()
             return [TextGaussian(*row) for row in zip(gaussian.mean, gaussian.variance, totals, covers, strict=True)]
 
-        return BatchJob(("distributions", prompt), run)
+        return _job(run, "distributions", prompt)
 
     def gaussian(self, rows: Sequence[TextGaussian], prompt: str = "") -> Gaussian:
         """Return the results of `distributions` as one Gaussian (n, k)."""
@@ -151,34 +139,30 @@ class Engine:
     def comparisons(self) -> BatchJob[Tokens, Comparison]:
         """Return the job of comparisons; a unit has the two rows of a pair."""
 
-        def run(pairs: list[Tokens]) -> list[Comparison]:
-            tokens = Tokens.join(pairs)
+        def run(tokens: Tokens) -> list[Comparison]:
             first, second = (tokens.rows(range(side, len(tokens), 2)) for side in (0, 1))
             return self.model.compare_pairs(first, second)
 
-        return BatchJob(("comparisons",), run)
+        return _job(run, "comparisons")
 
     def specificity(self) -> BatchJob[Tokens, dict[str, float]]:
         """Return the job of specificity: score, score at the length, and value."""
 
-        def run(units: list[Tokens]) -> list[dict[str, float]]:
-            found = self.model.specificity(Tokens.join(units), show_progress_bar=False)
+        def run(tokens: Tokens) -> list[dict[str, float]]:
+            found = self.model.specificity(tokens, show_progress_bar=False)
             rows = zip(found.score.tolist(), found.at_length.tolist(), found.value.tolist(), strict=True)
             return [{"score": score, "at_length": at_length, "value": value} for score, at_length, value in rows]
 
-        return BatchJob(("specificity",), run)
+        return _job(run, "specificity")
 
-    def search(self, index: Index, options: SearchOptions) -> BatchJob[Tokens, SearchResult]:
+    def search(self, index: Index, options: SearchOptions) -> BatchJob[Tokens, Result]:
         """Return the job of searches in an index with these options."""
-
-        def run(units: list[Tokens]) -> list[SearchResult]:
-            found = index.search(
-                _texts(units), options.k, where=options.where, precision=options.precision,
-                certainty=options.certainty,
-            )  # fmt: skip
-            return [SearchResult(result.to_json(), sum(len(hit.text) for hit in result)) for result in found]
-
-        return BatchJob(("search", id(index), repr(options)), run, own_worker=True)
+        return _job(
+            lambda tokens: index.search(
+                tokens, options.k, where=options.where, precision=options.precision, certainty=options.certainty
+            ),
+            "search", id(index), repr(options), own_worker=True,
+        )  # fmt: skip
 
     def search_weight(self, index: Index, options: SearchOptions) -> int:
         """Return the cost of a query beside its passes, in tokens."""
@@ -191,19 +175,23 @@ class Engine:
 
         def run(units: list[tuple[int, Tokens]]) -> list[None]:
             # A request that was cancelled may have added some of them already.
-            numbers, texts = [number for number, _ in units], _texts([tokens for _, tokens in units])
-            index.add(texts, ids=numbers, duplicates="replace", show_progress_bar=False)
+            tokens = Tokens.join([tokens for _, tokens in units])
+            index.add(tokens, ids=[number for number, _ in units], duplicates="replace", show_progress_bar=False)
             return [None] * len(units)
 
         return BatchJob(("indexing", id(index)), run, own_worker=True)
 
     def labels(self, classifier: Sen2ProClassifier) -> BatchJob[Tokens, dict[str, object]]:
         """Return the job of classification."""
+        encoder = classifier.encoder
+        is_same = encoder.encoder.hash == self.model.encoder.hash
 
-        def run(units: list[Tokens]) -> list[dict[str, object]]:
-            return labels_of(classifier, classifier.predict_proba(_texts(units), show_progress_bar=False))
+        def run(tokens: Tokens) -> list[dict[str, object]]:
+            # Another network has other tokens.
+            given = encoder.encode(tokens, show_progress_bar=False) if is_same else list(tokens.texts)
+            return labels_of(classifier, classifier.predict_proba(given, show_progress_bar=False))
 
-        return BatchJob(("labels", id(classifier)), run)
+        return _job(run, "labels", id(classifier))
 
     def warm_up(self) -> None:
         """Run every job once: the first pass of a network takes longer, and an error should show at the start."""
@@ -221,23 +209,16 @@ class Engine:
             self.labels(self.classifier).run(units[:1])
 
 
+def _job(
+    run: Callable[[Tokens], Sequence[Answered]], *key: object, own_worker: bool = False
+) -> BatchJob[Tokens, Answered]:
+    """Return a job that joins its units; requests with one key share batches."""
+    return BatchJob(key, lambda units: run(Tokens.join(units)), own_worker)
+
+
 def weight(tokens: Tokens) -> int:
     """Return the cost of a pass in tokens: to cut a very long text takes longer than to run the rest."""
     return sum(max(len(ids), len(text) // _CHARACTERS) for ids, text in zip(tokens.ids, tokens.texts, strict=True))
-
-
-def _texts(units: Sequence[Tokens]) -> list[str]:
-    return [unit.texts[0] for unit in units]
-
-
-def without_each_word(words: Sequence[str]) -> list[str]:
-    """Return the texts that an explanation encodes: all words, and all but one; of a single word nothing."""
-    return specificity.without_each_word(words) if len(words) > 1 else []
-
-
-def explanation(words: Sequence[str], vectors: Sequence[Array]) -> Explanation:
-    """Return how far the meaning moves without each word, from the vectors of `without_each_word`."""
-    return explain(words, np.array(vectors))
 
 
 def labels_of(classifier: Sen2ProClassifier, rows: Array64) -> list[dict[str, object]]:
@@ -251,11 +232,6 @@ def labels_of(classifier: Sen2ProClassifier, rows: Array64) -> list[dict[str, ob
         }
         for row in rows
     ]
-
-
-def comparison_to_json(comparison: Comparison) -> dict[str, object]:
-    """Return a comparison as JSON, with its verdict and its answer in words."""
-    return {**asdict(comparison), "verdict": comparison.verdict, "answer": str(comparison)}
 
 
 def _works(answer: Callable[[], object]) -> bool:

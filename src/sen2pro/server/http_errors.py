@@ -33,7 +33,7 @@ class RequestError(Exception):
 
 
 class ClientGone(Exception):
-    """The client closed its connection; nobody waits for the response."""
+    """The client closed its connection, so no response is needed."""
 
 
 @dataclass(frozen=True)

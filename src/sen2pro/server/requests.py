@@ -19,7 +19,7 @@ from sen2pro.server.batching import BatchJob, late, wait_for_results
 from sen2pro.server.engine import TextGaussian, weight
 from sen2pro.server.http_errors import ClientGone, RequestError, json_response
 from sen2pro.server.service import Service, Thread
-from sen2pro.validation import Array
+from sen2pro.validation import Array, check_sentences
 
 Unit = TypeVar("Unit")
 Result = TypeVar("Result")
@@ -149,7 +149,7 @@ class ApiRequest(Request):
         """Return the tokens of texts, or of lists of token ids. This is the only place where a request is tokenized."""
         decoded = await self.by_parts(self.engine.decode, given)
         self._check_lengths(decoded)  # a token id may stand for many characters
-        checked = self.engine.check(decoded)
+        checked = check_sentences(decoded)
         tokens = Tokens.join(await self.by_parts(lambda part: [self.engine.tokenize(part, prompt)], checked))
         self.text_count += len(tokens)
         self.token_count += int(tokens.lengths.sum())

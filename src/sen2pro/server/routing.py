@@ -51,7 +51,7 @@ class ApiRoute(APIRoute):
             except ClientGone:
                 request.service.metrics.cancelled.inc()
                 LOGGER.info({"event": "gone", "request": number, "route": self.path})
-                return Response(status_code=499)  # nobody reads it
+                return Response(status_code=499)  # the client is gone
             except RequestError as refused:
                 error = refused
             except RequestValidationError as refused:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 Thread = Literal["tokens", "fits"]  # short work on texts; seconds of work on vectors
 _BYTES_IN_FLIGHT = 256 << 20  # of the bodies of all requests
-_LAST_BATCH = 2.0  # seconds that a batch may take that nobody waits for
+_LAST_BATCH = 2.0  # seconds that the last batch may take
 
 
 class Service:

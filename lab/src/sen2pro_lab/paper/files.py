@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from sen2pro.errors import Sen2ProError, has_surrogates
-from sen2pro.io import documents
+from sen2pro.io import bundle
 from sen2pro.io.rows import lines as numbered_lines
 from sen2pro.io.rows import open_binary
 
@@ -92,7 +92,7 @@ def table(path: Path, *columns: str) -> Iterator[Row]:
 def objects(path: Path) -> Iterator[Row]:
     """Yield the rows of a file of JSON lines."""
     for place, line in lines(path):
-        fields = documents.parse(line, place)
+        fields = bundle.parse(line, place)
         if not isinstance(fields, dict):
             raise Sen2ProError(f"{place}: not a JSON object")
         yield Row(place, fields)

@@ -22,7 +22,7 @@ from sen2pro.encoder.native.network import FAMILIES, Network
 from sen2pro.encoder.native.tokenizer import FastTokenizer, load_tokenizer
 from sen2pro.encoder.packing import Layout
 from sen2pro.errors import Sen2ProError
-from sen2pro.io import documents
+from sen2pro.io import bundle
 
 # Settings that change nothing here: names, labels, training, decoding, and how a pooler that is not used works.
 _IDLE = {
@@ -168,7 +168,7 @@ def _load(folder: Path, known_hash: str | None, pooling: str | None, rate: float
 
 
 def _pooling_config(folder: Path) -> PoolingConfig:
-    modules = documents.load(folder / "modules.json")
+    modules = bundle.load_json(folder / "modules.json")
     names = [module["type"].rpartition(".")[2] for module in modules]
     if names not in (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"]) or modules[0]["path"]:
         raise _UnknownPart
@@ -204,7 +204,7 @@ def _pooling_config(folder: Path) -> PoolingConfig:
 
 
 def _object(path: Path) -> dict[str, Any]:
-    content = documents.load(path) if path.is_file() else {}
+    content = bundle.load_json(path) if path.is_file() else {}
     if not isinstance(content, dict):
         raise _UnknownPart
     return content

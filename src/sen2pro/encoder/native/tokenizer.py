@@ -14,7 +14,7 @@ import tokenizers
 from tokenizers.pre_tokenizers import ByteLevel
 
 from sen2pro.encoder.backend import Ids, TextTokenizer, Token
-from sen2pro.io import documents
+from sen2pro.io import bundle
 
 _NAMED = {f"{name}_token" for name in ("bos", "eos", "unk", "sep", "pad", "cls", "mask")}
 _BRACKETS = {
@@ -99,7 +99,7 @@ def load_tokenizer(folder: Path) -> FastTokenizer | None:
     files = [folder / name for name in ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")]
     if not all(path.is_file() for path in files[:2]) or (folder / "added_tokens.json").exists():
         return None
-    content, config, mapped = (documents.load(path) if path.is_file() else {} for path in files)
+    content, config, mapped = (bundle.load_json(path) if path.is_file() else {} for path in files)
     if not all(isinstance(each, dict) for each in (content, config, mapped)):
         return None
     kind, defaults = _CLASSES.get(str(config.get("tokenizer_class")).removesuffix("Fast"), ("", {}))

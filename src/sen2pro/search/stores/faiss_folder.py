@@ -18,10 +18,10 @@ import xxhash
 from numpy.typing import NDArray
 
 from sen2pro.errors import Sen2ProError
-from sen2pro.io import bundle, tensors
+from sen2pro.io import bundle
 from sen2pro.io.atomic import check_path, is_temporary, read_unchanged, replacing_folder
+from sen2pro.io.bundle import Expected
 from sen2pro.io.rows import open_parquet, parquet_batches
-from sen2pro.io.tensors import Expected
 from sen2pro.search.documents import FIELDS, Document, check_ids, check_metadata
 from sen2pro.search.stores.faiss import FaissStore, library
 from sen2pro.search.stores.protocol import KEPT, Json, Rows, from_json, to_json
@@ -86,10 +86,10 @@ def _write_files(folder: Path, rows: Rows, graph: Any) -> dict[str, Part]:
     """Write the parts of an index. Their names have a digest, so that different contents have different names."""
     writers: dict[str, Callable[[Path], None]] = {
         "texts": lambda place: _write_texts(place, rows.documents),
-        "vectors": lambda place: tensors.write(place, {"vectors": rows.vectors, "details": rows.details}),
+        "vectors": lambda place: bundle.write_arrays(place, {"vectors": rows.vectors, "details": rows.details}),
     }
     if graph is not None and len(rows):
-        writers["graph"] = lambda place: tensors.write(place, _graph_numbers(graph))
+        writers["graph"] = lambda place: bundle.write_arrays(place, _graph_numbers(graph))
     files = {}
     for name, write in writers.items():
         place = folder / f"{name}{_FILES[name]}"
@@ -114,7 +114,7 @@ def _load(path: Path) -> FaissStore:
     info, _ = from_json(contents.about, f"the index in {path}")
     count, place = contents.rows, _checked(path, "vectors", contents.files)
     sizes = {"vectors": info.dimensions, "details": info.details}
-    numbers = tensors.read(place, {name: Expected("F32", f"{count} {size}") for name, size in sizes.items()})
+    numbers = bundle.read_arrays(place, {name: Expected("F32", f"{count} {size}") for name, size in sizes.items()})
     details = numbers["details"]
     if (details[:, :KEPT] < 0).any() or (details[:, KEPT + info.dimensions :] < 0).any():
         raise Sen2ProError(f"{place}: variances and lengths cannot be negative")
@@ -203,7 +203,7 @@ def _read_graph(path: Path, rows: int, starts: NDArray[np.int64]) -> Callable[[A
     A row of `levels` l has neighbours on the levels 0 to l - 1, and each of them must be on that level too.
     """
     faiss = library()
-    found = tensors.read(path, _GRAPH)
+    found = bundle.read_arrays(path, _GRAPH)
     levels, neighbours, entry = found["levels"], found["neighbours"], int(found["entry"][0])
     sound = len(levels) == rows > 0 and levels.min() >= 1 and levels.max() < len(starts)
     sound = sound and 0 <= entry < rows and levels[entry] == levels.max()

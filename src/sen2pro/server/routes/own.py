@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
 from importlib.util import find_spec
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,20 +14,13 @@ from fastapi import APIRouter, Response
 
 from sen2pro.encoder.backend import Tokens
 from sen2pro.errors import Sen2ProError
+from sen2pro.estimation.specificity import explain, without_each_word
 from sen2pro.gaussian import Gaussian
 from sen2pro.model import Sen2Pro
 from sen2pro.search.documents import check_where
 from sen2pro.server import schemas
 from sen2pro.server.cache import key_of
-from sen2pro.server.engine import (
-    SearchOptions,
-    TextGaussian,
-    comparison_to_json,
-    explanation,
-    labels_of,
-    weight,
-    without_each_word,
-)  # fmt: skip
+from sen2pro.server.engine import SearchOptions, TextGaussian, labels_of, weight
 from sen2pro.server.http_errors import RequestError, error_docs
 from sen2pro.server.mapping import make_map
 from sen2pro.server.requests import ApiRequest
@@ -102,7 +96,7 @@ async def compare(body: schemas.CompareRequest, request: ApiRequest) -> Response
     tokens = await request.tokenize([*first, *second], request.engine.prompt())
     pairs = [tokens.rows([i, len(first) + i]) for i in range(len(first))]
     found = await request.run(request.engine.comparisons(), pairs, [weight(pair) for pair in pairs])
-    return request.answer([comparison_to_json(each) for each in found])
+    return request.answer([{**asdict(each), "verdict": each.verdict, "answer": str(each)} for each in found])
 
 
 @router.post("/v1/specificity", responses={200: {"model": schemas.Answer[schemas.TextSpecificity]}})
@@ -116,7 +110,7 @@ async def specificity(body: schemas.TextsRequest, request: ApiRequest) -> Respon
 
 
 @router.post("/v1/explain", responses={200: {"model": schemas.Answer[schemas.TextExplanation]}})
-async def explain(body: schemas.TextsRequest, request: ApiRequest) -> Response:
+async def explain_texts(body: schemas.TextsRequest, request: ApiRequest) -> Response:
     """Return which words carry a text: how far the meaning moves when each of them is left out."""
     engine, prompt = request.engine, request.engine.prompt()
     request.service.check_model(body.model)
@@ -128,10 +122,9 @@ async def explain(body: schemas.TextsRequest, request: ApiRequest) -> Response:
     if sum(map(len, words)) > _MOST_WORDS:
         raise RequestError("large", f"the texts of a request may have {_MOST_WORDS} words in sum", "input")
     copies = [without_each_word(each) for each in words]
-    every = [copy for some in copies for copy in some]
-    units = await request.by_parts(lambda part: [engine.tokenize(part, prompt)], every)
-    rows = iter(await request.run_texts(engine.vectors(prompt), Tokens.join(units)) if every else [])
-    found = [explanation(each, [next(rows) for _ in some]) for each, some in zip(words, copies, strict=True)]
+    units = await request.by_parts(lambda part: [engine.tokenize(part, prompt)], list(chain.from_iterable(copies)))
+    rows = iter(await request.run_texts(engine.vectors(prompt), Tokens.join(units)))
+    found = [explain(each, np.stack([next(rows) for _ in some])) for each, some in zip(words, copies, strict=True)]
     return request.answer([{"words": each.words, "moves": each.moves, "share": each.share} for each in found])
 
 
@@ -170,13 +163,13 @@ async def search(body: schemas.SearchRequest, request: ApiRequest) -> Response:
     if body.precision is not None and not index.calibrated:
         raise RequestError("invalid", "precision needs calibrated probabilities; this index has none", "precision")
     options = SearchOptions(body.k, body.where, body.precision, body.certainty)
-    tokens = await request.tokenize(queries, "")
+    tokens = await request.tokenize(queries, index.prompt("query"))
     extra = engine.search_weight(index, options)
     results = await request.run_texts(engine.search(index, options), tokens, index.passes, extra)
-    if sum(result.characters for result in results) > _MOST_CHARACTERS:
+    if sum(len(hit.text) for result in results for hit in result) > _MOST_CHARACTERS:
         message = f"the hits of a request may have {_MOST_CHARACTERS} characters; ask for fewer hits"
         raise RequestError("large", message, "k")
-    return request.answer([result.content for result in results])
+    return request.answer([result.to_json() for result in results])
 
 
 async def _index_of(request: ApiRequest, documents: Sequence[str]) -> Index:
@@ -193,7 +186,7 @@ async def _index_of(request: ApiRequest, documents: Sequence[str]) -> Index:
         indexes.put(key, index, size)
     done = len(index)
     if done < len(given):
-        tokens = await request.tokenize(given[done:], "")
+        tokens = await request.tokenize(given[done:], index.prompt("document"))
         units = [(done + i, tokens.rows([i])) for i in range(len(tokens))]
         await request.run(request.engine.indexing(index), units, [index.passes * weight(row) for _, row in units])
     return index

@@ -15,6 +15,7 @@ from sen2pro.server.http_errors import RequestError, error_docs, json_response
 from sen2pro.server.observability import METRICS_TYPE
 from sen2pro.server.requests import ApiRequest
 from sen2pro.server.routing import ApiRoute
+from sen2pro.validation import check_sentences
 
 router = APIRouter(
     route_class=ApiRoute, tags=["text-embeddings-inference"], responses=error_docs("/", schemas.TeiError)
@@ -51,7 +52,7 @@ async def similarity(body: schemas.SimilarityRequest, request: ApiRequest) -> Re
 async def tokenize(body: schemas.TokenizeRequest, request: ApiRequest) -> Response:
     """Return the tokens of texts."""
     prompt = request.engine.prompt(body.prompt_name) if body.prompt_name else ""
-    texts = request.engine.check([str(text) for text in request.as_list(body.inputs, "inputs")])
+    texts = check_sentences([str(text) for text in request.as_list(body.inputs, "inputs")])
     most = max(_MOST_TOKENIZED, request.serving.characters)
     if sum(map(len, texts)) + len(texts) * len(prompt) > most:
         raise RequestError("large", f"the texts of a request to /tokenize may have {most} characters in sum", "inputs")

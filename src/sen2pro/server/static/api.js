@@ -80,7 +80,7 @@ let isWaiting = false;
 async function waitForServer() {
   if (isWaiting) return;
   isWaiting = true;
-  say('The server does not answer. Your texts are still here. Start it again to go on.');
+  say('The server does not answer. Your texts are still here. Start it again to continue.');
   for (let isBack = false; !isBack;) {
     await pause(1500);
     isBack = await fetch('health', {cache: 'no-store'}).then((answer) => answer.ok, () => false);
