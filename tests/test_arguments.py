@@ -644,7 +644,7 @@ def has_nan(found):
 
 
 def outcome(target, value):
-    """What comes of a value: a clear error, or a result without NaN."""
+    """The result of a value: a clear error, or a result without NaN."""
     try:
         return "NaN" if has_nan(target(value)) else "fine"
     except Sen2ProError as error:

@@ -139,7 +139,7 @@ def test_blocks_do_not_change_the_result(metric, monkeypatch):
 
 
 def test_memory_stays_bounded():
-    """Measured in a process of its own, since Python's own count does not see torch's memory."""
+    """Measured in a separate process, since Python's own count does not see torch's memory."""
     code = """
 import resource, numpy as np
 from sen2pro import Gaussian, distance

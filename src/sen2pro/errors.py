@@ -1,4 +1,4 @@
-"""What a user is told when something is wrong: which value, why, and what to do."""
+"""Errors and warnings for users: which value is wrong, why, and what to do."""
 
 from __future__ import annotations
 
@@ -50,7 +50,9 @@ def short_repr(value: Any) -> str:
     """
     try:
         return _SHORT.repr(value)
-    except Exception:  # whatever a stranger's repr raises; Python's own does for a number of thousands of digits
+    except (
+        Exception
+    ):  # the repr of an unknown class may raise anything; Python's own does for a number of thousands of digits
         return f"<{type(value).__name__}>"
 
 

@@ -180,7 +180,7 @@ class Gaussian:
             mean = self.mean[index]
         except IndexError:  # which says which number is out of range
             raise
-        except Exception:  # whatever numpy says to a list that is ragged, or an object that is no index
+        except Exception:  # whatever numpy says to a list that is ragged, or an object that is not an index
             fits, mean = False, self.mean
         if not fits or mean.ndim > 2:
             allowed = "a number, a slice, or a list of numbers or truth values"

@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
-import tempfile
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from msgspec import structs
 
+from sen2pro.calibration import comparison
+from sen2pro.calibration.comparison import Comparison
 from sen2pro.distances import distance, distance_pairwise
 from sen2pro.encoder.backend import Tokens
 from sen2pro.encoder.encoder import Encoder
-from sen2pro.encoder.find import load_source
-from sen2pro.errors import HeadMissing, Sen2ProError, Sen2ProWarning, TruncationWarning, short_repr
+from sen2pro.encoder.find import source_of_files
+from sen2pro.errors import HeadMissing, Sen2ProError, Sen2ProWarning, TruncationWarning
 from sen2pro.estimation import methods
 from sen2pro.estimation import specificity as specificities
+from sen2pro.estimation.distill import learn
 from sen2pro.estimation.encoded import Encoded
 from sen2pro.estimation.head import Head, find_head
-from sen2pro.estimation.methods import Method, OnePass, Plain, Sampling
+from sen2pro.estimation.methods import Method, OnePass, Plain, Sampling, open_sampler
 from sen2pro.estimation.specificity import Explanation, Specificity, SpecificityHead
-from sen2pro.estimation.whitening import WHITENING_FILE, Whitening, find_whitening
+from sen2pro.estimation.whitening import WHITENING_FILE, Whitening
 from sen2pro.gaussian import Gaussian
 from sen2pro.io import bundle
 from sen2pro.io.atomic import new_folder
@@ -32,9 +35,6 @@ from sen2pro.sampling.sampler import Sampler
 from sen2pro.settings import DEFAULT_MODEL, SAVED, SavedModel, Settings
 from sen2pro.signature import Signature
 from sen2pro.validation import Array, check_sentences, check_text, check_whole
-
-if TYPE_CHECKING:
-    from sen2pro.calibration.comparison import Comparison
 
 
 def _read_only(path: str) -> Any:
@@ -68,7 +68,7 @@ class Sen2Pro:
     whitening
         A fitted `Whitening`, or False for none; by default the one saved with the model, if any.
     dropout
-        One rate for all dropout of the network, also where its configuration says 0.
+        One rate for all dropout of the network, even where its configuration says 0.
     seed
         Makes the whole result reproducible.
     device, precision
@@ -91,53 +91,19 @@ class Sen2Pro:
     """
 
     def __init__(
-        self,
-        model: Any = DEFAULT_MODEL,
-        *,
-        method: str = "sampling",
-        samples: int | tuple[int, int] | None = None,
-        uncertainty: str = "both",
-        combine: str = "individual",
-        pooling: str | None = None,
-        normalize: bool | None = None,
-        head: Head | str | Path | None = None,
-        whitening: Whitening | bool | None = None,
-        dropout: float | None = None,
-        seed: int = 0,
-        device: str | None = None,
-        precision: str = "float32",
-        vocabulary: Sequence[str] | None = None,
-        tokenizer: Any = None,
-        revision: str | None = None,
-        trust_remote_code: bool = False,
-        allow_pickle: bool = False,
-    ) -> None:
+        self, model: Any = DEFAULT_MODEL, *, method: str = "sampling", samples: int | tuple[int, int] | None = None,
+        uncertainty: str = "both", combine: str = "individual", pooling: str | None = None,
+        normalize: bool | None = None, head: Head | str | Path | None = None, whitening: Whitening | bool | None = None,
+        dropout: float | None = None, seed: int = 0, device: str | None = None, precision: str = "float32",
+        vocabulary: Sequence[str] | None = None, tokenizer: Any = None, revision: str | None = None,
+        trust_remote_code: bool = False, allow_pickle: bool = False,
+    ) -> None:  # fmt: skip
         given = {name: value for name, value in locals().items() if name != "self"}
         settings, saved = Settings(**given), SavedModel.find(model)
-        if saved is None:
-            self._start(settings)
-        else:
-            kept = {name: getattr(saved, name) for name in ("pooling", "normalize", "dropout")}
-            settings = settings.changed(**{n: value for n, value in kept.items() if getattr(settings, n) is None})
-            self._start(settings, saved.name, saved.hash, saved.pooling)
+        self._open(saved.fill(settings) if saved else settings, saved)
 
-    def _start(
-        self, settings: Settings, name: str | None = None, hash: str | None = None, pooling: str | None = None
-    ) -> None:
-        """Load the model; `name`, `hash` and `pooling` are those of a saved one."""
-        encoder = Encoder(settings)
-        encoder.name = name or encoder.name
-        if hash not in (None, encoder.hash):
-            raise Sen2ProError(
-                f"the weights in {settings.model} were changed or damaged since the model was saved. If you changed "
-                f"them yourself, take the keys 'hash' and 'digest' out of {SAVED}"
-            )
-        if settings.normalize is None:
-            settings = settings.changed(normalize=encoder.unit)
-        whitening = find_whitening(settings.whitening, encoder.folder, encoder.pooling, pooling)
-        self._sampler, self._head, self._one_pass = Sampler(encoder, settings, whitening), None, None
-        if "model" in settings.sources:
-            self._sampler.check_dropout()
+    def _open(self, settings: Settings, saved: SavedModel | None) -> None:
+        self._sampler, self._head, self._one_pass = open_sampler(settings, saved), None, None
         if settings.head is not None or not settings.draws:
             self._head = find_head(self._sampler, self.signature(), settings.head)
 
@@ -157,6 +123,8 @@ class Sen2Pro:
     """The kinds of uncertainty in use."""
     samples: dict[str, int] = _read_only("settings.counts")
     """The number of samples of each kind of uncertainty."""
+    passes: int = _read_only("settings.passes")
+    """The number of forward passes that a sentence takes."""
     settings: Settings = _read_only("_sampler.settings")
     """All settings in use; those left open are filled in."""
     encoder: Encoder = _read_only("_sampler.encoder")
@@ -177,11 +145,6 @@ class Sen2Pro:
         return list(self._sampler.words)
 
     @property
-    def passes(self) -> int:
-        """How many forward passes a sentence takes."""
-        return sum(self.samples[source] for source in self.sources) if self.settings.draws else 1
-
-    @property
     def _method(self) -> Method:
         if self.settings.draws:
             return Sampling(self._sampler)
@@ -189,8 +152,10 @@ class Sen2Pro:
 
     def find_head(self) -> Head | None:
         """Return the head in use, or the one that this model finds in its folder or the package; None without one."""
+        if self._head is not None or self._one_pass is not None:
+            return self._head or self._one_pass.head
         try:
-            return self._head or find_head(self._sampler, self.signature(), None)
+            return find_head(self._sampler, self.signature())
         except HeadMissing:
             return None
 
@@ -198,16 +163,11 @@ class Sen2Pro:
         """Return this model with the method `one-pass`, on the same network; None if there is no head for it."""
         if not self.settings.draws:
             return self
-        head = self.find_head()
-        if head is not None and (self._one_pass is None or self._one_pass.head is not head):
-            self._one_pass = self._with(head, method="one-pass")
-        return self._one_pass if head is not None else None
-
-    def _with(self, head: Head | None, **changes: Any) -> Sen2Pro:
-        other = Sen2Pro.__new__(Sen2Pro)
-        other._sampler = replace(self._sampler, settings=self.settings.changed(**changes))
-        other._head, other._one_pass = head, None
-        return other
+        if self._one_pass is None and (head := self.find_head()) is not None:
+            self._one_pass = other = Sen2Pro.__new__(Sen2Pro)
+            other._sampler = replace(self._sampler, settings=self.settings.changed(method="one-pass"))
+            other._head, other._one_pass = head, None
+        return self._one_pass
 
     def signature(self, prompt: str = "", source: str | None = None) -> Signature:
         """Return what travels with every Gaussian: all that is needed to repeat it (for one source, if given)."""
@@ -286,12 +246,7 @@ class Sen2Pro:
 
     def join(self, parts: Mapping[str, Gaussian]) -> Gaussian:
         """Join the result of `encode_sources` into that of `encode`."""
-        if not isinstance(parts, Mapping) or set(parts) != set(self.sources):
-            given = list(parts) if isinstance(parts, Mapping) else parts
-            wanted = " and ".join(self.sources)
-            raise Sen2ProError(f"this model joins {wanted}, as encode_sources gives them, not {short_repr(given)}")
-        signature = parts[self.sources[0]].signature
-        return methods.join(self._method, parts, signature.prompt if signature and signature.prompt != "no" else "")
+        return methods.join(self._method, parts)
 
     def sample(
         self, sentences: str | Sequence[str] | Tokens, *, batch_size: int | None = None,
@@ -306,11 +261,7 @@ class Sen2Pro:
         (2, 5, 384)
         """
         tokens = self.tokenize(sentences, prompt_name=prompt_name, prompt=prompt)
-        counts = {source: self.samples[source] for source in self.sources}
-        result = np.empty((len(tokens), sum(counts.values()), self.dim), np.float32)
-        for source, index, number, vectors in self._sampler.draw(tokens, counts, batch_size, show_progress_bar):
-            offset = 0 if source == self.sources[0] else counts[self.sources[0]]
-            result[index, offset + number] = vectors
+        result = self._sampler.draw_all(tokens, batch_size, show_progress_bar)
         return result[0] if isinstance(sentences, str) else result
 
     def distill(
@@ -332,12 +283,10 @@ class Sen2Pro:
         verbose
             Whether to print the quality on the sentences held out.
         """
-        from sen2pro.estimation.distill import learn
-
         tokens = self.tokenize(list(dict.fromkeys(check_sentences(corpus))))
         head = learn(self._sampler, self.signature(), tokens, samples, held_out, batch_size, show_progress_bar)
         self._sampler = replace(self._sampler, settings=self.settings.changed(method="one-pass", head=head))
-        self._head = head
+        self._head, self._one_pass = head, None
         if verbose:
             print(head.report())
         if head.flaw:
@@ -422,15 +371,13 @@ class Sen2Pro:
         >>> [pair.verdict for pair in pairs]
         ['likely', 'unlikely']
         """
-        from sen2pro.calibration import comparison
-
-        head = self.find_head()
-        comparison.check_comparable_in_words(self.signature(), head is not None)
-        assert head is not None
+        model = self.in_one_pass()
+        comparison.check_comparable_in_words(self.signature(), model is not None)
+        assert model is not None
+        assert model.head is not None
         left, right = self.tokenize(first), self.tokenize(second)
-        tokens = Tokens.join([left, right]) if len(left) and len(right) else left if len(left) else right
-        settings = self.settings.changed(method="one-pass", uncertainty=head.uncertainty)
-        encoded = OnePass(replace(self._sampler, settings=settings), head).estimate(tokens)
+        tokens = Tokens.join([left, right])
+        encoded = OnePass(model.sampler.for_sources(model.head.uncertainty), model.head).estimate(tokens)
         return comparison.compare(encoded, len(left))
 
     def similarity(self, a: Gaussian, b: Gaussian, *, metric: str = "sen2pro", alpha: float | str = "ratio") -> Array:
@@ -458,8 +405,10 @@ class Sen2Pro:
                 self.whitening.save(temporary / WHITENING_FILE)
             if self._head:
                 self._head.save(temporary)
-            saved = SavedModel(name=self.encoder.name, hash=self.encoder.hash, **self.settings.to_json())
-            bundle.save(temporary, Path(SAVED).stem, saved)
+            bundle.save(temporary, Path(SAVED).stem, self._saved())
+
+    def _saved(self) -> SavedModel:
+        return SavedModel(name=self.encoder.name, hash=self.encoder.hash, **self.settings.to_json())
 
     @classmethod
     def load(cls, folder: str | Path, **changes: Any) -> Sen2Pro:
@@ -477,34 +426,25 @@ class Sen2Pro:
         return cls(str(folder), **settings)
 
     @classmethod
-    def from_settings(cls, settings: Settings, name: str | None = None, hash: str | None = None) -> Sen2Pro:
+    def from_settings(cls, settings: Settings, saved: SavedModel | None = None) -> Sen2Pro:
         """Make the model of some settings, those of another one for instance (`model.settings`).
 
-        Its weights must have the `hash`, if one is given.
+        `saved` has its name and the hash of its weights; by default, those saved in its folder are used.
         """
         model = cls.__new__(cls)
-        model._start(settings, name, hash, settings.pooling)
+        model._open(settings, saved or SavedModel.find(settings.model))
         return model
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the name or folder if the weights are unchanged, else the weights."""
         settings = self.settings.changed(head=self._head, whitening=self.whitening or False)
         if isinstance(settings.model, (str, Path)) and self.encoder.is_as_loaded:
-            return Sen2Pro.from_settings, (settings, self.encoder.name, self.encoder.hash)
-        with tempfile.TemporaryDirectory() as folder:
-            self.encoder.transformers.save(Path(folder))
-            paths = [path for path in Path(folder).rglob("*") if path.is_file()]
-            files = {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
-        return _unpickled, (settings.changed(model=None, tokenizer=None), self.encoder.name, files)
+            return Sen2Pro.from_settings, (settings, self._saved())
+        files = self.encoder.transformers.to_files()
+        return _unpickled, (settings.changed(model=None, tokenizer=None), self._saved(), files)
 
 
-def _unpickled(settings: Settings, name: str, files: Mapping[str, bytes]) -> Sen2Pro:
-    """Load a model that was pickled with all its files: a network with the hooks of its library cannot be."""
-    with tempfile.TemporaryDirectory() as folder:
-        for place, data in files.items():
-            path = Path(folder, place)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(data)
-        source, words = load_source(settings, Path(folder))
-    found = settings.changed(model=source, tokenizer=words)
-    return Sen2Pro.from_settings(found, name)
+def _unpickled(settings: Settings, saved: SavedModel, files: Mapping[str, bytes]) -> Sen2Pro:
+    source, tokenizer = source_of_files(settings, files)
+    saved = structs.replace(saved, hash=None)
+    return Sen2Pro.from_settings(settings.changed(model=source, tokenizer=tokenizer), saved)

@@ -17,7 +17,7 @@ _EVERY = 60.0  # seconds between two lines of the log
 
 
 def _logged(total: int | None, unit: str, title: str, before: float) -> Callable[[float], None]:
-    """Return a function that logs a line a minute: for work without a terminal."""
+    """Return a function that logs one line per minute: for work without a terminal."""
     done, started = before, time.monotonic()
     last = started
 
@@ -53,7 +53,7 @@ def progress(
     """Give a function that is told how much was done; `before` was done by an earlier run.
 
     `show` says where to: a bar (True), nowhere (False), or a function of the caller's. With None there is a bar if
-    there is a terminal and enough to do; without a terminal, a line a minute goes to the logger `sen2pro`.
+    there is a terminal and enough to do; without a terminal, one line per minute goes to the logger `sen2pro`.
     """
     if callable(show):
         yield show

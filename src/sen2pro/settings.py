@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from sen2pro import __version__
 from sen2pro.errors import Sen2ProError, one_of, short_repr
@@ -17,10 +17,6 @@ from sen2pro.io import bundle
 from sen2pro.io.atomic import check_path
 from sen2pro.io.bundle import Config, Count, Finite
 from sen2pro.validation import SOURCES, check_rate, check_samples, check_seed, check_vocabulary
-
-if TYPE_CHECKING:
-    from sen2pro.estimation.head import Head
-    from sen2pro.estimation.whitening import Whitening
 
 DEFAULT_MODEL = "all-MiniLM-L6-v2"
 METHODS = ("sampling", "one-pass")
@@ -32,6 +28,17 @@ PRECISIONS = ("float32", "bfloat16", "float16")
 DEFAULT_SAMPLES = 15
 SAVED = "sen2pro.json"
 _REMOVED = ("shrinkage", "analytic")
+
+
+class Fitted(Protocol):
+    """A `Head` or a `Whitening`."""
+
+    @property
+    def hash(self) -> str:
+        """Stands for its numbers in a signature."""
+
+    def save(self, path: str | Path) -> None:
+        """Write it to disk."""
 
 
 class FileSettings(Config, kw_only=True):
@@ -78,6 +85,11 @@ class SavedModel(FileSettings, kw_only=True):
             return None
         return bundle.load(path, Path(SAVED).stem, SavedModel)[0]
 
+    def fill(self, settings: Settings) -> Settings:
+        """Return settings whose open values are those saved with the encoder: pooling, geometry and dropout."""
+        saved = {name: getattr(self, name) for name in ("pooling", "normalize", "dropout")}
+        return settings.changed(**{name: each for name, each in saved.items() if getattr(settings, name) is None})
+
 
 def check_method(method: str, allowed: Iterable[str] = METHODS) -> str:
     """Return a method that is allowed; an error says what replaces one that was removed.
@@ -122,8 +134,8 @@ class Settings:
     combine: str = _option("individual", "How the two are joined: individual or unified.")
     pooling: str | None = _option(None, "mean, cls or first-last-avg. (default: the model's own)")
     normalize: bool | None = _option(None, "Unit sphere or raw vectors. (default: as the model is made)", bool)
-    head: Head | str | Path | None = _option(None, "Folder of a head. (default: the model's own, or the package's)")
-    whitening: Whitening | bool | None = _option(None)
+    head: Fitted | str | Path | None = _option(None, "Folder of a head. (default: the model's own, or the package's)")
+    whitening: Fitted | bool | None = _option(None)
     dropout: float | None = _option(None, "One rate for all dropout. (default: the network's)", float)
     seed: int = _option(0, "Makes the result reproducible.", int)
     precision: str = _option("float32", "float32; bfloat16 or float16 for matrix products on a GPU.")
@@ -174,6 +186,11 @@ class Settings:
     def counts(self) -> dict[str, int]:
         """The number of samples of each kind of uncertainty; without samples, those that its head stands for."""
         return check_samples(DEFAULT_SAMPLES if self.samples is None else self.samples, ())
+
+    @property
+    def passes(self) -> int:
+        """The number of forward passes that a sentence takes."""
+        return sum(self.counts[source] for source in self.sources) if self.draws else 1
 
     def changed(self, **changes: Any) -> Settings:
         """Return the same settings with some changed; a method without samples forgets their number."""

@@ -30,7 +30,7 @@ def is_whole(value: Any) -> bool:
 
 
 def check_whole(name: str, value: Any, low: int, high: int | None = None) -> int:
-    """Return a whole number within its bounds as an int, also if it came from numpy."""
+    """Return a whole number within its bounds as an int, even if it came from numpy."""
     if not is_whole(value) or value < low or (high is not None and value > high):
         bounds = f"of at least {low}" if high is None else f"between {low} and {high}"
         raise Sen2ProError(f"{name} must be a whole number {bounds}, not {short_repr(value)}")
@@ -38,7 +38,7 @@ def check_whole(name: str, value: Any, low: int, high: int | None = None) -> int
 
 
 def check_seed(seed: Any) -> int:
-    """Return a seed as an int, also if it came from numpy."""
+    """Return a seed as an int, even if it came from numpy."""
     if not is_whole(seed) or abs(int(seed)) >> _SEED_BITS:
         raise Sen2ProError(f"seed must be a whole number of at most {_SEED_BITS} bits, not {short_repr(seed)}")
     return int(seed)
@@ -89,7 +89,7 @@ def check_samples(samples: Any, sources: tuple[str, ...]) -> dict[str, int]:
 
 
 def check_text(name: str, value: Any) -> str:
-    """Return a text as a str, also if it came from numpy."""
+    """Return a text as a str, even if it came from numpy."""
     if not isinstance(value, str):
         raise Sen2ProError(f"{name} must be a text, not {type(value).__name__}: {short_repr(value)}")
     if has_surrogates(value):
@@ -188,7 +188,7 @@ def as_array(name: str, values: Any) -> NDArray[Any]:
     try:
         array = np.asarray(values)
         masked = np.ma.is_masked(values)
-    except Exception as error:  # ragged lists, tensors on a GPU or with a gradient, whatever a stranger raises
+    except Exception as error:  # ragged lists, tensors on a GPU or with a gradient, anything an unknown class raises
         raise Sen2ProError(f"{name} cannot be read as an array of numbers: {first_line(error)}") from None
     if masked:
         raise Sen2ProError(f"{name} has masked values; fill them in, or leave their rows out")

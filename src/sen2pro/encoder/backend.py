@@ -1,7 +1,7 @@
 """The types of stage 1, texts -> `Tokens` -> `States`, and the protocol of the backends that make them.
 
 A backend is a pre-trained network with its tokenizer and its pooling. There are two: `native` for the common families,
-and `transformers` for every other model. `encoder.encoder.Encoder` chooses between them, and is a backend itself.
+and `transformers` for every other model. `encoder.encoder.Encoder` chooses between them and is a backend itself.
 """
 
 from __future__ import annotations

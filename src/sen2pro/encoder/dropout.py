@@ -23,7 +23,6 @@ from sen2pro.encoder.backend import Site, key
 from sen2pro.encoder.packing import Layout
 from sen2pro.errors import Sen2ProError
 
-Tokens = list[int]
 _OTHER_DROPOUTS = {F.alpha_dropout, F.feature_alpha_dropout, F.dropout1d, F.dropout2d, F.dropout3d}
 
 

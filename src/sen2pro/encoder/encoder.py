@@ -14,7 +14,6 @@ import torch
 from sen2pro.encoder.backend import Keys, Site, States, TextTokenizer, Tokens
 from sen2pro.encoder.find import find, known_hash, load_source
 from sen2pro.encoder.native.load import NativeModel, load_native
-from sen2pro.encoder.old import Old
 from sen2pro.encoder.transformers import TransformersModel
 from sen2pro.errors import Sen2ProError, one_of, short_repr
 from sen2pro.settings import Settings
@@ -25,7 +24,7 @@ def _of_backend(name: str) -> Any:
     return property(attrgetter(f"backend.{name}"))
 
 
-class Encoder(Old):
+class Encoder:
     """A pre-trained network with its tokenizer and pooling.
 
     A folder of a common family is run by our own code (`native`). Every other model, and one whose weights have

@@ -12,7 +12,8 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
 from contextvars import ContextVar
 from functools import cache
@@ -406,6 +407,16 @@ def load_source(settings: Settings, folder: Path | None) -> tuple[Any, Any]:
             return network, settings.tokenizer or AutoTokenizer.from_pretrained(folder, **where)
         except SafetensorError as error:
             raise Sen2ProError(f"the weights in {folder} are broken ({error}); fetch them again") from None
+
+
+def source_of_files(settings: Settings, files: Mapping[str, bytes]) -> tuple[Any, Any]:
+    """Return the model and the tokenizer of a folder with these files (`TransformersModel.to_files`)."""
+    with tempfile.TemporaryDirectory() as folder:
+        for place, content in files.items():
+            path = Path(folder, place)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+        return load_source(settings, Path(folder))
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import tempfile
 import threading
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -96,6 +97,8 @@ class TransformersModel:
     def __init__(self, source: Any, tokenizer: Any, settings: Settings, folder: Path | None = None) -> None:
         self.source, self.source_tokenizer = source, tokenizer
         self.pooling, self.precision, self.rate = settings.pooling, settings.precision, settings.dropout
+        self.network: Any
+        self.max_length: int
         self.unit, self.truncate_dim = False, None
         self.prompts: dict[str, str | None] = {}
         self.default_prompt_name: str | None = None
@@ -193,7 +196,7 @@ class TransformersModel:
     @cached_property
     def dim(self) -> int:
         """The number of dimensions of a vector."""
-        return self.run(self.tokenize(_PROBES[:1])).vectors.shape[1]
+        return int(self.run(self.tokenize(_PROBES[:1])).vectors.shape[1])
 
     @cached_property
     def depth(self) -> int:
@@ -338,6 +341,13 @@ class TransformersModel:
             self.source.save_pretrained(str(folder))
             if not is_sentence_transformer(self.source):
                 self.source_tokenizer.save_pretrained(str(folder))
+
+    def to_files(self) -> dict[str, bytes]:
+        """Return the files of the whole model, for a pickle: a network with the hooks of its library cannot be one."""
+        with tempfile.TemporaryDirectory() as folder:
+            self.save(Path(folder))
+            paths = [path for path in Path(folder).rglob("*") if path.is_file()]
+            return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
 
 
 def is_sentence_transformer(model: Any) -> bool:

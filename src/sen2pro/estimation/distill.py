@@ -341,7 +341,7 @@ def fit_coverage(
 ) -> Coverage:
     """Fit how far text is from a corpus, and how far text held out is from the rest, by its length.
 
-    A user's text is of a kind of its own. So where `kinds` are known, and held out whole, text is compared with the
+    The text of a user is of another kind. So where `kinds` are known, and held out whole, text is compared with the
     half of them that are furthest from all others (by the distance that one text in twenty goes beyond).
     """
     held = np.concatenate([fold[0] for fold in folds])

@@ -262,9 +262,9 @@ class Head:
         variance = TRANSFORMS[linear.transform][1](linear(states, scalars))
         return self.maps[f"{source}.shift"](states, scalars), np.where(self.arrays[f"{source}.live"], variance, 0.0)
 
-    def save(self, folder: str | Path) -> None:
+    def save(self, path: str | Path) -> None:
         """Write the numbers as safetensors and the settings as JSON, in place of a head that is there."""
-        with replacing_folder(folder, CONFIG) as temporary:
+        with replacing_folder(path, CONFIG) as temporary:
             bundle.save(temporary, NAME, self.config, self.arrays)
             if self.specificity is not None:
                 self.specificity.save(temporary)
@@ -343,7 +343,7 @@ def shipped(signature: Signature) -> Head | None:
     return next((Head.load(path) for path in fitting), None)
 
 
-def find_head(sampler: Sampler, signature: Signature, given: Head | str | Path | None) -> Head:
+def find_head(sampler: Sampler, signature: Signature, given: object = None) -> Head:
     """Return the head for a model: the given one, the one in its folder, or one that comes with the package."""
     if given is not None and not isinstance(given, (Head, str, Path)):
         raise Sen2ProError(f"head is a fitted Head or the folder of one, not {short_repr(given)}")

@@ -14,14 +14,17 @@ import numpy as np
 
 from sen2pro import __version__
 from sen2pro.encoder.backend import States, Tokens
-from sen2pro.errors import one_of
+from sen2pro.encoder.encoder import Encoder
+from sen2pro.errors import Sen2ProError, one_of, short_repr
 from sen2pro.estimation.encoded import Encoded
 from sen2pro.estimation.head import Head, on_sphere
 from sen2pro.estimation.moments import Moments, combine
+from sen2pro.estimation.whitening import find_whitening
 from sen2pro.gaussian import Gaussian
 from sen2pro.progress import Show
 from sen2pro.sampling.edits import OPERATIONS
 from sen2pro.sampling.sampler import Sampler
+from sen2pro.settings import SAVED, SavedModel, Settings
 from sen2pro.signature import Signature
 from sen2pro.validation import SOURCES, Array, Array64, check_text
 
@@ -39,6 +42,25 @@ class Method(Protocol):
         self, tokens: Tokens, batch_size: int | None = None, show: Show = None, *, plain: bool = False
     ) -> Encoded:
         """Encode texts; with `plain`, plain vectors come too, if they are not part of the method."""
+
+
+def open_sampler(settings: Settings, saved: SavedModel | None) -> Sampler:
+    """Load a model; its name, and the hash of its weights, are those it was saved with, if it was."""
+    encoder = Encoder(settings)
+    if saved is not None:
+        encoder.name = saved.name
+        if saved.hash not in (None, encoder.hash):
+            raise Sen2ProError(
+                f"the weights in {settings.model} were changed or damaged since the model was saved. If you changed "
+                f"them yourself, take the keys 'hash' and 'digest' out of {SAVED}"
+            )
+    if settings.normalize is None:
+        settings = settings.changed(normalize=encoder.unit)
+    whitening = find_whitening(settings.whitening, encoder.folder, encoder.pooling, saved and saved.pooling)
+    sampler = Sampler(encoder, settings, whitening)
+    if "model" in settings.sources:
+        sampler.check_dropout()
+    return sampler
 
 
 def describe(method: Method, prompt: str = "", source: str | None = None) -> Signature:
@@ -70,10 +92,15 @@ def describe(method: Method, prompt: str = "", source: str | None = None) -> Sig
     )
 
 
-def join(method: Method, parts: Mapping[str, Gaussian], prompt: str) -> Gaussian:
+def join(method: Method, parts: Mapping[str, Gaussian]) -> Gaussian:
     """Join the Gaussians of each source into one batch."""
     settings = method.sampler.settings
+    if not isinstance(parts, Mapping) or set(parts) != set(settings.sources):
+        given = list(parts) if isinstance(parts, Mapping) else parts
+        wanted = " and ".join(settings.sources)
+        raise Sen2ProError(f"this model joins {wanted}, as encode_sources gives them, not {short_repr(given)}")
     first = parts[settings.sources[0]]
+    prompt = first.signature.prompt if first.signature and first.signature.prompt != "no" else ""
     estimates = [(parts[name].mean, parts[name].variance) for name in settings.sources]
     counts = [settings.counts[name] for name in settings.sources]
     return Gaussian(*combine(estimates, counts, settings.combine), describe(method, prompt), first.coverage)
@@ -86,7 +113,7 @@ def _encoded(
         name: Gaussian(mean, variance, describe(method, tokens.prompt, name), coverage)
         for name, (mean, variance) in estimates.items()
     }
-    return Encoded(vectors, parts, join(method, parts, tokens.prompt), tokens.words)
+    return Encoded(vectors, parts, join(method, parts), tokens.words)
 
 
 @dataclass(frozen=True)

@@ -77,7 +77,7 @@ class Moments:
         self._squares: Array64 = np.zeros((sentences, dim))
 
     def update(self, index: NDArray[np.int64], samples: NDArray[Any]) -> None:
-        """Add samples (r, k) of the sentences `index` (r,); equal indices must stand together."""
+        """Add samples (r, k) of the sentences `index` (r,); equal indices must follow each other."""
         starts = np.flatnonzero(np.diff(index, prepend=-1))
         sentence, count = index[starts], np.diff(starts, append=len(index))[:, None]
         first = samples[starts].astype(np.float64)

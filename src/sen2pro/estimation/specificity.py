@@ -311,7 +311,7 @@ def fit_specificity(signature: Signature, texts: list[str], states: States, move
     names = np.log1p([names_and_numbers(text) for text in texts])[:, None]
     ridge = Ridge(states, layers, slice(None))
     (move, predicted), (other, named) = ridge.fit(target), ridge.fit(names)
-    # Each sentence was left out of its own fit; none may hold its place better than the best that was seen.
+    # Each sentence was left out of the fit that predicts it; no value may exceed the best that was measured.
     value = np.minimum(_minus_log(back(predicted[:, 0]), 1e-30), _minus_log(moved.min())) + _NAMES * named[:, 0]
     lengths = np.log(states.words)
     knots, centre, spread = _by_length(lengths, value)

@@ -105,7 +105,7 @@ class Whitening:
 
 
 def find_whitening(
-    given: Whitening | bool | None, folder: Path | None, pooling: str | None, saved_pooling: str | None
+    given: object, folder: Path | None, pooling: str | None, saved_pooling: str | None
 ) -> Whitening | None:
     """Return the whitening for a model: the given one, or the one saved in its folder, which fits one pooling."""
     if given is None and folder and (folder / WHITENING_FILE).is_file():
@@ -115,6 +115,8 @@ def find_whitening(
                 "as it was saved, or pass whitening=False"
             )
         return Whitening.load(folder / WHITENING_FILE)
-    if given is not None and given is not False and not isinstance(given, Whitening):
+    if isinstance(given, Whitening):
+        return given
+    if given is not None and given is not False:
         raise Sen2ProError("whitening is False or a fitted Whitening; to fit one: model.fit_whitening(corpus)")
-    return given or None
+    return None

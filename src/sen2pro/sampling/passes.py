@@ -96,7 +96,7 @@ def _even_batches(order: list[int], lengths: list[int], budget: int) -> Iterator
 
 
 def _in_threads(run: Callable[[list[int]], Any], batches: Iterator[list[int]]) -> Iterator[Any]:
-    """Run batches side by side, each on a thread of its own: two threads on one product lose a tenth of their time."""
+    """Run batches in parallel, one on each thread: two threads on one product lose a tenth of their time."""
     first, threads = list(islice(batches, 2)), torch.get_num_threads()
     every = chain(first, batches)
     return _pool(threads, os.getpid()).map(run, every) if threads > 1 and len(first) > 1 else map(run, every)

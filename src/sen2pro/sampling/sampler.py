@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, Protocol
 
@@ -59,6 +59,11 @@ class Sampler:
             raise Sen2ProError("this tokenizer has no whole words to edit with; pass vocabulary=[...]")
         return words
 
+    def for_sources(self, uncertainty: str) -> Sampler:
+        """Return a sampler of the same network for other sources of uncertainty."""
+        same = self.settings.uncertainty == uncertainty
+        return self if same else replace(self, settings=self.settings.changed(uncertainty=uncertainty))
+
     def check_dropout(self) -> None:
         """Refuse a network without dropout, whose samples would be the same; warn about one trained without it."""
         if not any(site.rate for site in self.encoder.sites):
@@ -74,7 +79,7 @@ class Sampler:
         """Yield (source, sentence index (r,), sample number (r,), vectors (r, k)) until each source has its count.
 
         The source is `model` (the sentence under dropout) or `data` (edited copies, without dropout). The samples of a
-        sentence stand together.
+        sentence follow each other.
         """
         check_batch_size(batch_size)
         if "data" in counts and any(map(is_unspaced, tokens.texts)):
@@ -98,6 +103,15 @@ class Sampler:
                         passes, keys = self.encoder.tokenize(copies, tokens.prompt), None
                     states = run_passes(self.encoder, passes, keys, (), batch_size, advance)
                     yield source, index, number, self.finish(states.vectors)
+
+    def draw_all(self, tokens: Tokens, batch_size: int | None = None, show: Show = False) -> Array:
+        """Return all samples, those of the first source first: (n, N, k)."""
+        counts = {source: self.settings.counts[source] for source in self.settings.sources}
+        result = np.empty((len(tokens), sum(counts.values()), self.dim), np.float32)
+        first = next(iter(counts))
+        for source, index, number, vectors in self.draw(tokens, counts, batch_size, show):
+            result[index, number + (0 if source == first else counts[first])] = vectors
+        return result
 
     def run_plain(
         self, tokens: Tokens, layers: Sequence[int] = (), batch_size: int | None = None, show: Show = False
