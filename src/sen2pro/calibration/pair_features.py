@@ -9,7 +9,7 @@ import numpy as np
 from sen2pro.calibration.selection import Mask, Table
 from sen2pro.distances import distance_pairwise
 from sen2pro.estimation.encoded import Encoded
-from sen2pro.io.encoding import is_far
+from sen2pro.gaussian import is_far
 from sen2pro.validation import Array, Array64
 
 PLAIN = ("cosine", "length", "length difference")  # features that need no distribution
