@@ -4,6 +4,7 @@ import datetime
 import decimal
 import fractions
 import warnings
+from functools import partial
 
 import numpy as np
 import pytest
@@ -49,6 +50,8 @@ class Broken:
 
 def named(value):
     """Name a case without the address that `short_repr` has of an object: each process must give it the same name."""
+    if callable(value):
+        return getattr(value, "__name__", "check_samples")
     return "broken" if isinstance(value, Broken) else short_repr(value)
 
 
@@ -232,42 +235,36 @@ def test_too_many_samples_are_refused(bert, tokenizer, samples):
         Sen2Pro(bert, tokenizer=tokenizer, samples=samples)
 
 
-@pytest.mark.parametrize("samples", [True, None, "15", 15.0, NAN, (15,), (15, True), np.array([2, 3]), Broken()])
-def test_a_number_of_samples_is_whole(samples):
-    with pytest.raises(Sen2ProError, match="samples must be a whole number or a pair"):
-        check_samples(samples, ("model", "data"))
-
-
-def test_a_number_of_samples_may_be_of_numpy():
-    assert check_samples((np.int64(2), np.uint8(3)), ("model", "data")) == {"model": 2, "data": 3}
-    assert check_samples(MOST_SAMPLES, ("model",))["model"] == MOST_SAMPLES
+NO_FLOAT = (fractions.Fraction(10**400), 10**400, Broken(), np.array([0.1, 0.2]))
+WRONG = {
+    partial(check_samples, sources=("model", "data")): (
+        "samples must be a whole number or a pair",
+        [True, None, "15", 15.0, NAN, (15,), (15, True), np.array([2, 3]), Broken()],
+    ),
+    check_rate: (
+        "dropout must be a number between 0 and 1",
+        [NAN, float("inf"), True, False, "0.1", 0, 1, 0.0, 1.0, -0.5, 0.5j, [0.1], 1e-9, *NO_FLOAT],
+    ),
+    check_seed: (
+        "seed must be a whole number",
+        [None, True, 1.0, "1", NAN, [1], np.array([1, 2]), 2**128, 10**5000, Broken()],
+    ),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    "text", ["²", "١٥", "1" * 10, "9" * 5000, "", "+", "15+", "1+2+3", "-5", "1e3", "0x10", "1_0", "15+²"]
+    ("check", "message", "value"),
+    [(check, message, value) for check, (message, values) in WRONG.items() for value in values],
+    ids=named,
 )
-def test_samples_of_the_command_line_are_digits(text):
-    with pytest.raises(typer.BadParameter, match="neither a number"):
-        parse_samples(text)
+def test_a_single_number_of_another_kind_is_refused(check, message, value):
+    with pytest.raises(Sen2ProError, match=message):
+        check(value)
 
 
-def test_samples_of_the_command_line():
-    assert parse_samples(" 15 + 30 ") == (15, 30)
-
-
-@pytest.mark.parametrize("rate", [NAN, float("inf"), True, False, "0.1", 0, 1, 0.0, 1.0, -0.5, 0.5j, [0.1], 1e-9])
-def test_a_dropout_rate_is_between_0_and_1(rate):
-    with pytest.raises(Sen2ProError, match="dropout must be a number between 0 and 1"):
-        check_rate(rate)
-
-
-@pytest.mark.parametrize("rate", [fractions.Fraction(10**400), 10**400, Broken(), np.array([0.1, 0.2])])
-def test_a_rate_that_is_no_float_is_refused(rate):
-    with pytest.raises(Sen2ProError, match="dropout must be a number between 0 and 1"):
-        check_rate(rate)
-
-
-def test_a_dropout_rate_may_be_of_numpy():
+def test_single_numbers_may_be_of_numpy():
+    assert check_samples((np.int64(2), np.uint8(3)), ("model", "data")) == {"model": 2, "data": 3}
+    assert check_samples(MOST_SAMPLES, ("model",))["model"] == MOST_SAMPLES
     assert check_rate(None) is None
     for rate in (0.25, np.float32(0.25), np.float16(0.25), np.float64(0.25), fractions.Fraction(1, 4)):
         assert check_rate(rate) == 0.25
@@ -275,11 +272,12 @@ def test_a_dropout_rate_may_be_of_numpy():
 
 
 @pytest.mark.parametrize(
-    "seed", [None, True, 1.0, "1", NAN, [1], np.array([1, 2]), 2**128, 10**5000, Broken()], ids=named
+    "text", ["²", "١٥", "1" * 10, "9" * 5000, "", "+", "15+", "1+2+3", "-5", "1e3", "0x10", "1_0", "15+²"]
 )
-def test_a_seed_is_a_whole_number(seed):
-    with pytest.raises(Sen2ProError, match="seed must be a whole number"):
-        check_seed(seed)
+def test_samples_of_the_command_line_are_digits(text):
+    assert parse_samples(" 15 + 30 ") == (15, 30)
+    with pytest.raises(typer.BadParameter, match="neither a number"):
+        parse_samples(text)
 
 
 def test_a_large_or_negative_seed_works(bert, tokenizer):

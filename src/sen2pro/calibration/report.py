@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from sen2pro.calibration.measures import calibration_error, interval
 from sen2pro.calibration.selection import Number, expit, losses
+from sen2pro.errors import Sen2ProError
 from sen2pro.io.bundle import Config, Count
 from sen2pro.validation import Array64
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+BLUE, GREY = "#2a6f97", "#adb5bd"
 RESAMPLES = 2000
 FEWEST = 6  # examples: with fewer, no resampling can tell anything from chance
 _CHUNK_NUMBERS = 1 << 18  # of a block of resamples
@@ -116,10 +123,23 @@ def gained(gains: Array64) -> tuple[float, float, float, str]:
     return float(gains.mean()), low, high, verdict
 
 
+def panels(count: int, width: float = 7, height: float = 4) -> tuple[Figure, list[Axes]]:
+    """Return a figure with `count` axes side by side, each of this size in inches; no window opens."""
+    if find_spec("matplotlib") is None:
+        raise Sen2ProError("pictures need matplotlib: pip install 'sen2pro[plot]'")
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width * count, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    every = [figure.add_subplot(1, count, i + 1) for i in range(count)]
+    for axes in every:
+        axes.spines[["top", "right"]].set_visible(False)
+    return figure, every
+
+
 def plot(logits: Array64, labels: Array64, path: str | Path) -> None:
     """Draw the share of matches against the predicted probability, and how often each probability was predicted."""
-    from sen2pro.pictures import BLUE, GREY, panels
-
     figure, (axes, counts) = panels(2, 5, 4)
     predicted = expit(logits)
     edges = np.linspace(0, 1, 11).tolist()

@@ -9,7 +9,6 @@ from typer import Option
 from sen2pro.cli import options
 from sen2pro.cli.terminal import Console
 from sen2pro.errors import HeadMissing
-from sen2pro.pictures import panels
 
 # Each topic is said in three ways of about the same length: twice exactly, and once vaguely.
 TOPICS = [topic for topic in ("music", "weather", "finance", "cooking") for _ in range(3)]
@@ -81,6 +80,8 @@ def _draw(gaussian: Any, path: Path) -> None:
     """Project onto the two main directions of the means and draw one and two standard deviations as ellipses."""
     import numpy as np
     from matplotlib.patches import Ellipse
+
+    from sen2pro.calibration.report import panels
 
     centred = gaussian.mean - gaussian.mean.mean(axis=0)
     axes = np.linalg.svd(centred, full_matrices=False)[2][:2]  # (2, k)

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import warnings
+from importlib import import_module
 from pathlib import Path
 
 ENCODER = Path(__file__).with_name("encoder")
@@ -72,7 +73,7 @@ def gaussians(folder, content):
     try:
         from sen2pro.gaussian import read
     except ModuleNotFoundError:  # 0.5
-        from sen2pro.storage import read
+        read = import_module("sen2pro.storage").read
     rows = [f"{id},{text},{len(text)}" for id, text in zip(IDS, SENTENCES, strict=True)]
     with tempfile.TemporaryDirectory() as place:
         table = Path(place, "in.csv")

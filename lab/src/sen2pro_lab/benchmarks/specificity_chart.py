@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from sen2pro import Sen2Pro
-from sen2pro.pictures import single
+from sen2pro.calibration.report import panels
 from sen2pro_lab.benchmarks.common import ROOT
 from sen2pro_lab.contests.specificity import read_rated
 
@@ -22,7 +22,7 @@ SETS = {
 
 def main() -> None:
     model = Sen2Pro("all-MiniLM-L6-v2")
-    figure, axes = single(7.8, 4.7)
+    figure, (axes,) = panels(1, 7.8, 4.7)
     for name, title in SETS.items():
         texts, ratings = read_rated(name, None)
         scores = model.specificity(texts).score

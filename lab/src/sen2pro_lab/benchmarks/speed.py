@@ -22,7 +22,7 @@ from torch import nn
 from torch.nn import functional
 
 from sen2pro import Sen2Pro, Sen2ProError
-from sen2pro.pictures import BLUE, GREY, single
+from sen2pro.calibration.report import BLUE, GREY, panels
 from sen2pro.sampling.edits import edit
 from sen2pro_lab.benchmarks.common import RESULTS, save
 from sen2pro_lab.paper.data import read_sts
@@ -156,7 +156,7 @@ def contest(options: argparse.Namespace) -> dict[str, Any]:
 
 def plot(rows: dict[str, Any], name: str) -> None:
     """Draw the cost of each method, with the range over the rounds."""
-    figure, ax = single(8, 0.5 * len(rows) + 1.2)
+    figure, (ax,) = panels(1, 8, 0.5 * len(rows) + 1.2)
     names = list(rows)[::-1]
     costs = [rows[each]["cost"] for each in names]
     ends = [[rows[each][end] for each in names] for end in ("low", "high")]

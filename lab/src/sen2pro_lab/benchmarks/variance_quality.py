@@ -22,7 +22,7 @@ import numpy as np
 from scipy.stats import spearmanr
 
 from sen2pro import Sen2Pro
-from sen2pro.pictures import panels
+from sen2pro.calibration.report import panels
 from sen2pro.validation import Array64
 from sen2pro_lab.benchmarks.common import RESULTS, save
 from sen2pro_lab.paper import catalogue

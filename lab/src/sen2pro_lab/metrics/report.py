@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from sen2pro.calibration.report import GREY, panels
 from sen2pro.errors import Sen2ProError
 from sen2pro.io.atomic import replacing, write_text
-from sen2pro.pictures import GREY, panels
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
