@@ -11,8 +11,12 @@ PIP := $(BIN)/python -m pip install --disable-pip-version-check --no-compile --c
 # Evaluation data, for the tests on real sets and the benchmarks; without it these are left out.
 SEN2PRO_DATA ?= $(abspath $(wildcard ../shared/data))
 export SEN2PRO_DATA
-# One file of tests per room, the core in full.
-FAST := tests/test_gaussian.py tests/test_distances.py tests/test_model.py tests/test_settings.py tests/test_rooms.py
+# The tests of the core, and those of one file per room.
+FAST := tests/test_gaussian.py tests/test_distances.py tests/test_model.py tests/test_settings.py tests/test_rooms.py \
+  tests/sampling tests/estimation/test_estimation.py tests/encoder/test_vocabulary.py tests/io/test_inputs.py \
+  tests/calibration/test_measures.py tests/classification/test_classification_heads.py tests/search/test_search.py \
+  tests/jobs/test_encode_files.py tests/server/test_server_batching.py tests/integrations/test_vectorizer.py \
+  tests/test_laboratory_commands.py tests/contract/test_encode.py
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-fast fuzz lint format docs bench clean
@@ -42,7 +46,7 @@ test: $(FULL) ## Run the whole test suite (10 minutes on two cores)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4
 
 test-fast: $(FULL) ## Run the tests of the core and one test per room (a minute)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --quiet $(FAST)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --quiet --numprocesses 2 -m 'not slow' $(FAST)
 
 fuzz: $(FULL) ## Try 100,000 malformed files and arguments, and print what came of them (a quarter of an hour)
 	PYTHONPATH=tests $(BIN)/python -m fuzz --cases 100000

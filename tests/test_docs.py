@@ -8,6 +8,7 @@ import runpy
 import shlex
 import shutil
 import sys
+from importlib import import_module
 from importlib.metadata import PackageNotFoundError, distribution
 from itertools import product, zip_longest
 from pathlib import Path
@@ -29,7 +30,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *TUTORIALS]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 BLOCK = re.compile(r"^```(python|bash|text)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 NUMBER = re.compile(r"-?\d+\.\d*|-?\d+")
-FRAMEWORKS = {"langchain_core": "langchain", "llama_index.core": "llamaindex", "haystack": "haystack", "mteb": "mteb"}
+FRAMEWORKS = {"langchain_core": "langchain", "llama_index.core": "llama_index", "haystack": "haystack", "mteb": "mteb"}
 OTHER_MODEL = "sentence-transformers/all-mpnet-base-v2"  # of the tutorial; not in the offline package
 
 
@@ -99,7 +100,9 @@ def test_the_python_of_a_page_runs_and_prints_what_is_shown(page, folder, capsys
     code = [(python, shown) for language, python, shown in blocks(page) if language == "python"]
     if page.stem == "integrations":
         for module, extra in FRAMEWORKS.items():
-            pytest.importorskip(module, reason=f"{module} is not installed: pip install 'sen2pro[{extra}]'")
+            pytest.importorskip(
+                module, reason=f"{module} is not installed: pip install 'sen2pro[{extra.replace('_', '')}]'"
+            )
     replaced = page.stem == "another-model"
     if replaced:
         stand_in(folder)
@@ -138,6 +141,17 @@ def test_an_example_runs_without_arguments(script, folder, monkeypatch, capsys):
 def test_links_lead_to_files_of_the_repository(page):
     for target in re.findall(r"\]\(([^)#:\s]+)(?:#[^)\s]*)?\)", page.read_text(encoding="utf-8")):
         assert (page.parent / target).exists(), target
+
+
+@pytest.mark.parametrize(
+    "name", re.findall(r"^::: (\S+)$", (ROOT / "docs/api.md").read_text(encoding="utf-8"), re.MULTILINE)
+)
+def test_every_name_of_the_reference_exists(name):
+    module, _, name = name.rpartition(".")
+    framework = {f"sen2pro.integrations.{extra}": needed for needed, extra in FRAMEWORKS.items()}.get(module)
+    if framework is not None:
+        pytest.importorskip(framework)
+    assert getattr(import_module(module), name).__doc__
 
 
 def test_the_readme_is_short():

@@ -5,16 +5,17 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from numbers import Integral, Real
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from sen2pro.errors import Sen2ProError, first_line, has_surrogates, short_repr
 
-Array = NDArray[np.float32]
-Array64 = NDArray[np.float64]
-Labels = NDArray[np.int64]
+if TYPE_CHECKING:  # the help of a command checks settings, and needs no numpy
+    import numpy as np
+    from numpy.typing import NDArray
+
+Array: TypeAlias = "NDArray[np.float32]"
+Array64: TypeAlias = "NDArray[np.float64]"
+Labels: TypeAlias = "NDArray[np.int64]"
 
 SOURCES = ("model", "data")
 MOST_SAMPLES = 100_000  # of a sentence and source: hours of forward passes; beyond it a number is a slip of the hand
@@ -169,6 +170,8 @@ def check_numbers(
     Traceback (most recent call last):
     sen2pro.errors.Sen2ProError: mean must be finite, but row 1, dimension 1 is nan
     """
+    import numpy as np
+
     array = as_array(name, values)
     if array.dtype.kind not in "fiu":
         _refuse_kind(name, array, axes)
@@ -185,6 +188,8 @@ def check_numbers(
 
 def as_array(name: str, values: Any) -> NDArray[Any]:
     """Return what numpy makes of some values, or say why it makes nothing of them."""
+    import numpy as np
+
     try:
         array = np.asarray(values)
         masked = np.ma.is_masked(values)
@@ -199,6 +204,8 @@ def _refuse_kind(name: str, array: NDArray[Any], axes: Sequence[str]) -> None:
     """Raise for an array that is not of numbers: name the first value that is none."""
     if array.ndim == 0:
         raise Sen2ProError(f"{name} must be an array of numbers, not {short_repr(array.item())}")
+    import numpy as np
+
     for index, value in np.ndenumerate(array.astype(object)):
         if isinstance(value, bool) or not isinstance(value, Real):
             raise Sen2ProError(f"{name} must be numbers, but {place(index, axes)} is {short_repr(value)}")

@@ -9,7 +9,7 @@ from labelled_texts import LABELS, TEXTS, gaussians, sentences
 from sen2pro import Sen2Pro
 from sen2pro.classification import Sen2ProClassifier
 from sen2pro.classification.heads import Scaling, fit
-from sen2pro.classification.saving import recipe
+from sen2pro.classification.saved import recipe
 from sen2pro.errors import HeadMissing, Sen2ProError
 
 

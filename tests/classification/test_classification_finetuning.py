@@ -9,8 +9,8 @@ import torch
 from sklearn.base import clone
 
 from sen2pro import Gaussian, Sen2Pro
-from sen2pro.classification import FineTuning, Sen2ProClassifier, training
-from sen2pro.classification.training import Part, Trainer, _batches, _split, pair_loss
+from sen2pro.classification import FineTuning, Sen2ProClassifier, finetune
+from sen2pro.classification.finetune import Part, Trainer, _batches, _split, pair_loss
 from sen2pro.errors import Sen2ProError
 
 pytestmark = pytest.mark.slow
@@ -67,7 +67,7 @@ def test_samples_are_those_of_encoding_and_the_gradient_reaches_the_encoder(tiny
 def test_what_is_compared_are_reparameterised_samples(tiny, monkeypatch):
     model, seen = own(tiny), []
     trainer = Trainer(model, QUICK, seed=0)
-    monkeypatch.setattr(training, "pair_loss", lambda vectors, labels: seen.append(vectors) or vectors.sum())
+    monkeypatch.setattr(finetune, "pair_loss", lambda vectors, labels: seen.append(vectors) or vectors.sum())
     for number in (0, 2):  # even steps: dropout
         trainer._batch_loss(Part(TEXTS, np.zeros(32, np.int64)), [0, number, 0])
         seed = int(np.random.default_rng([0, number, 0]).integers(1 << 30))
@@ -101,12 +101,12 @@ def test_predictions_take_one_pass_unless_sampling_is_asked_for(trained, tiny, s
 
 
 def test_with_too_few_different_sentences_for_one_pass_it_samples(shared_folder, monkeypatch):
-    monkeypatch.setattr(training, "edit", lambda text, *others: text)
+    monkeypatch.setattr(finetune, "edit", lambda text, *others: text)
     assert fitted(shared_folder, replace(QUICK, epochs=1)).encoder.method == "sampling"
 
 
 def test_a_single_step_changes_the_encoder(tiny, monkeypatch):
-    monkeypatch.setattr(training, "_FEWEST_STEPS", 1)
+    monkeypatch.setattr(finetune, "_FEWEST_STEPS", 1)
     model = own(tiny)
     before = weights_of(model)
     trainer = Trainer(model, replace(QUICK, epochs=1, batch_size=32), seed=0)
@@ -165,7 +165,7 @@ def test_epochs_are_judged_by_enough_sentences_or_are_a_few(shared_folder, monke
     fitted(shared_folder, replace(quick, epochs=7))
     assert runs == [(26, 7, True), (32, 7, True)]
     runs.clear()
-    monkeypatch.setattr(training, "FEWEST_JUDGES", 6)
+    monkeypatch.setattr(finetune, "FEWEST_JUDGES", 6)
     fitted(shared_folder, quick)
     assert runs == [6, (32, 2, False)]  # as many epochs as were best
 
@@ -188,13 +188,13 @@ def test_the_learning_rate_rises_and_falls_where_the_end_is_known_and_else_stays
 
 def test_few_judges_choose_the_temperature_and_nothing_else(shared_folder, monkeypatch):
     monkeypatch.setattr(Trainer, "repeat", lambda *_, **__: None)
-    asked, choose = [], training.choose
+    asked, choose = [], finetune.choose
 
     def watched(*others, seed, **choices):
         asked.append(choices)
         return choose(*others, **choices, seed=seed)
 
-    monkeypatch.setattr(training, "choose", watched)
+    monkeypatch.setattr(finetune, "choose", watched)
     fitted(shared_folder)
     fitted(shared_folder, C=10.0, head="sampled", features="mean+variance")
     assert asked == [
@@ -215,61 +215,6 @@ def test_the_same_seed_repeats_exactly(trained, shared_folder):
     assert np.array_equal(trained.weights_.matrix, again.weights_.matrix)
     assert np.array_equal(trained.predict_proba(TEXTS), again.predict_proba(TEXTS))
     assert not np.array_equal(trained.weights_.matrix, fitted(shared_folder, seed=1).weights_.matrix)
-
-
-@pytest.mark.parametrize(("judged", "killed_at"), [(False, 2), (False, 4), (True, 3), (True, 5)])
-def test_a_killed_run_goes_on_and_ends_the_same(shared_folder, tmp_path, monkeypatch, judged, killed_at):
-    monkeypatch.setattr(training, "FEWEST_JUDGES", 6 if judged else 7)  # there are six
-    settings = replace(QUICK, epochs=4, patience=1, checkpoints=str(tmp_path / "state"))
-    epoch, done, kill = Trainer._epoch, [], {}
-
-    def watched(self, number, *others):
-        if len(done) == kill.get("at"):
-            raise KeyboardInterrupt
-        epoch(self, number, *others)
-        done.append(number)
-
-    monkeypatch.setattr(Trainer, "_epoch", watched)
-    whole = fitted(shared_folder, settings)
-    assert list((tmp_path / "state").iterdir())  # a kill before it is saved would lose nothing
-    whole.save(tmp_path / "whole")
-    assert not (tmp_path / "state").exists()
-    every, kill["at"] = [*done], killed_at
-    assert judged or every == [*range(4), *range(4)]  # with some held out, and with all sentences
-    done.clear()
-    with pytest.raises(KeyboardInterrupt):
-        fitted(shared_folder, settings)
-    assert done == every[:killed_at]
-    kill.clear()
-    other = fitted(shared_folder, replace(settings, epochs=1, rate=0.5))  # another run in the same folder
-    done.clear()
-    resumed = fitted(shared_folder, settings)
-    assert done == every[killed_at:]  # what was done before the kill is not done again
-    done.clear()
-    fitted(shared_folder, settings)
-    assert not done  # a finished training that was not saved is not done again either
-    for classifier, name in ((other, "other"), (resumed, "resumed")):
-        classifier.save(tmp_path / name)
-    assert not (tmp_path / "state").exists()
-    assert np.array_equal(resumed.weights_.matrix, whole.weights_.matrix)
-    assert np.array_equal(resumed.predict_proba(TEXTS), whole.predict_proba(TEXTS))
-
-
-def test_a_broken_checkpoint_is_refused_and_what_somebody_else_put_there_stays(tiny, tmp_path):
-    state = tmp_path / "state"
-    settings = replace(QUICK, epochs=1, checkpoints=str(state))
-    fitted(tiny, settings)
-    kept = list(state.iterdir())
-    assert len(kept) == 2
-    for path in kept:
-        path.write_bytes(b"broken")
-    with pytest.raises(Sen2ProError, match="cannot be read .* delete it to start anew"):
-        fitted(tiny, settings)
-    for path in kept:
-        path.unlink()
-    (state / "notes.txt").touch()
-    fitted(tiny, settings).save(tmp_path / "saved")
-    assert [path.name for path in state.iterdir()] == ["notes.txt"]
 
 
 def test_training_stops_without_a_gain_and_the_best_epoch_is_kept(tiny, monkeypatch):

@@ -9,8 +9,19 @@ from labelled_texts import gaussians
 from sklearn.linear_model import LogisticRegression
 
 from sen2pro import Gaussian
-from sen2pro.classification.choosing import Choice, Trial, _judged, _simplest, folds
-from sen2pro.classification.heads import Design, Scaling, Weights, expected_loss, fit, probabilities
+from sen2pro.classification.heads import (
+    Choice,
+    Design,
+    Scaling,
+    Trial,
+    Weights,
+    _judged,
+    _simplest,
+    expected_loss,
+    fit,
+    folds,
+    probabilities,
+)
 
 
 def design(n=40, k=3, noise=0.5, seed=0):

@@ -99,7 +99,7 @@ def test_match_says_yes_where_the_precision_can_be_promised(calibrated, new, tmp
     assert [(row["first"], row["second"]) for row in rows] == NEW
     assert [row["match"] for row in rows] == ["yes", "no", "yes"]
     assert "2 yes, 0 unsure, 1 no" in said
-    assert "At least 80 % of the yes are a match, with a certainty of 95 %" in said
+    assert "At least 80 % of the yes are a match, with a confidence level of 95 %" in said
     fitted = MatchConfidence.load(calibrated[0], model=Sen2Pro(method="one-pass"))
     expected = fitted.probability(*map(list, zip(*NEW, strict=True)))
     assert [float(row["probability"]) for row in rows] == pytest.approx(expected.tolist(), abs=1e-5)
@@ -120,7 +120,7 @@ def test_pairs_that_it_was_fitted_on_are_counted_and_said(calibrated, tmp_path):
     code, said = run("match", data, tmp_path / "out.csv", "--confidence", calibrated[0], "--precision", "0.8")
     assert code == 0, said
     assert "note: 2 of 5 pairs were among those of sen2pro calibrate" in said
-    assert "No promise holds for them" in said
+    assert "The guarantee does not hold for them" in said
 
 
 def test_a_confidence_of_another_version_asks_to_be_fitted_again(calibrated, new, tmp_path):
@@ -212,7 +212,7 @@ def test_a_pair_that_stands_there_twice_is_counted(tmp_path):
     again = [(second, first, label) for first, second, label in LABELLED[:5]]  # the order does not matter
     code, said = run("calibrate", table(tmp_path / "pairs.csv", LABELLED[30:66] + LABELLED[:5] + again), tmp_path / "f")
     assert code == 0, said
-    assert "note: 5 of 46 pairs stand there more than once; each is kept on one side of every split" in said
+    assert "note: 5 of 46 pairs are repeated; all copies of a pair are kept on one side of every split" in said
 
 
 def test_another_model_or_other_settings_are_named(calibrated, new, shared_folder, tmp_path):
@@ -277,7 +277,7 @@ def test_text_that_the_head_does_not_know_gets_no_yes_unless_asked_for(calibrate
     assert code == 0, said
     assert [row["match"] for row in rows_of(tmp_path / "out.csv")] == ["yes", "no", "yes", "unsure"]
     assert "2 yes, 1 unsure (1 of text that the head does not know), 1 no" in said
-    assert "note: 1 of 4 pairs have a sentence far from what the head was fitted on" in said
+    assert "note: 1 of 4 pairs have a sentence far from the text that the head was fitted on" in said
     assert "so none of them is a yes (--uncovered allows it)" in said
     code, said = run(*arguments, "--uncovered", "--overwrite")
     assert code == 0, said
@@ -286,9 +286,9 @@ def test_text_that_the_head_does_not_know_gets_no_yes_unless_asked_for(calibrate
 
 
 def test_without_matplotlib_there_is_no_picture_and_this_is_said(tmp_path, monkeypatch):
-    from sen2pro.cli import calibrate
+    from sen2pro.cli import pairs
 
-    monkeypatch.setattr(calibrate, "find_spec", lambda name: None)
+    monkeypatch.setattr(pairs, "find_spec", lambda name: None)
     data = table(tmp_path / "pairs.csv", LABELLED[:12] + LABELLED[-12:])
     code, said = run("calibrate", data, tmp_path / "folder")
     assert code == 0, said

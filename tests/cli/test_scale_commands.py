@@ -70,16 +70,6 @@ def test_an_index_by_workers_has_the_bytes_of_encode_and_index_encoded(documents
     assert [document.metadata for document in index.get(["k1", "k2"])] == [{"lang": "fr", "year": 2001}, {"year": 2002}]
 
 
-def test_a_folder_is_indexed_as_one_file(documents, tmp_path):
-    lines = documents.read_text().splitlines(keepends=True)
-    (tmp_path / "many").mkdir()
-    for number in range(3):
-        (tmp_path / "many" / f"{number}.jsonl").write_text("".join(lines[200 * number : 200 * number + 200]))
-    for given, output in ((documents, "one"), (tmp_path / "many", "two")):
-        assert run("index", given, tmp_path / output, *COLUMNS, "--workers", "1").exit_code == 0
-    assert content(tmp_path / "one") == content(tmp_path / "two")
-
-
 @pytest.fixture(scope="module")
 def classifier(fitted, tmp_path_factory):
     folder = tmp_path_factory.mktemp("trained") / "classifier"
@@ -108,32 +98,18 @@ def test_predictions_are_the_same_with_workers(classifier, shared_folder, tmp_pa
     numbers = [[float(row["probability"]) for row in each] for each in (found, expected)]
     np.testing.assert_allclose(*numbers, atol=1.5e-6)  # six digits are written
     assert names(tmp_path) == ["a.csv", "b.csv", "in.jsonl"]
-
-
-def test_predictions_are_those_of_encode_and_predict_encoded(classifier, shared_folder, tmp_path):
-    source = write_lines(tmp_path / "in.txt", some_texts(600))
-    encode_files(Sen2Pro(str(shared_folder), samples=4), source, tmp_path / "g", shards=True)
-    common = ("-m", shared_folder)
-    given = ((tmp_path / "g", "--encoded"), (source, "--workers=1"))
-    for (path, option), output in zip(given, ("a.jsonl", "b.jsonl"), strict=True):
-        result = run("classify", "predict", classifier, path, tmp_path / output, *common, option)
-        assert result.exit_code == 0, result.output
-    assert (tmp_path / "a.jsonl").read_bytes() == (tmp_path / "b.jsonl").read_bytes()
+    keep = {"id_column": "n", "shards": True}
+    encode_files(Sen2Pro(str(shared_folder), samples=4), source, tmp_path / "g", **keep)
+    predict = ("classify", "predict", classifier, tmp_path / "g", tmp_path / "c.csv", "-m", shared_folder)
+    result = run(*predict, "--encoded", "--id-column", "id")
+    assert result.exit_code == 0, result.output
+    assert (tmp_path / "c.csv").read_bytes() == (tmp_path / "b.csv").read_bytes()
 
 
 def test_an_empty_input_leaves_nothing(classifier, shared_folder, tmp_path):
     (tmp_path / "in.txt").touch()
-    result = run(
-        "classify",
-        "predict",
-        classifier,
-        tmp_path / "in.txt",
-        tmp_path / "a.csv",
-        "-m",
-        shared_folder,
-        "--workers",
-        "1",
-    )
+    predict = ("classify", "predict", classifier, tmp_path / "in.txt", tmp_path / "a.csv", "-m", shared_folder)
+    result = run(*predict, "--workers", "1")
     assert (result.exit_code, "there are no sentences in" in said(result)) == (2, True)
     assert names(tmp_path) == ["in.txt"]
 
@@ -228,7 +204,6 @@ def test_a_stopped_prediction_goes_on(classifier, shared_folder, tmp_path, how, 
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (("--workers", "1", "--ranking", "cosine"), "workers keep distributions, not plain vectors"),
         (("--workers", "1", "--encoded"), "with --encoded nothing is left to encode"),
         (("--restart",), "--restart is for runs with --workers"),
         (("--workers", "1", "--metadata", "a.b"), "a metadata key has"),
@@ -359,7 +334,7 @@ def test_kept_columns_become_metadata(one_pass, tmp_path, monkeypatch, shards):
         ("share", [0.5, float("nan")], "a number is finite, not nan"),
         ("share", [float("inf"), None], "a number is finite, not inf"),
         ("word", ["x", "a\0b"], "a text holds no NUL"),
-        ("word", pa.array([b"x", b"\xff"], pa.binary()).view(pa.string()), "it holds what is no text of UTF-8"),
+        ("word", pa.array([b"x", b"\xff"], pa.binary()).view(pa.string()), "it holds text that is not UTF-8"),
     ],
 )
 def test_a_column_that_cannot_be_metadata_is_left_out_or_refused(one_pass, tmp_path, name, values, why):
@@ -391,7 +366,7 @@ def test_the_command_line_chooses_among_kept_columns(one_pass, tmp_path):
 def test_ids_that_stand_in_one_batch_twice_are_refused_or_replaced(one_pass, tmp_path):
     with GaussianWriter(tmp_path / "g.parquet", check_ids=False) as writer:
         writer.write(one_pass.encode(BANK[:3]), ids=["a", "b", "a"], texts=BANK[:3])
-    with pytest.raises(Sen2ProError, match="1 id is there already: 'a'"):
+    with pytest.raises(Sen2ProError, match="1 id is in use already: 'a'"):
         Index.from_file(one_pass, tmp_path / "g.parquet")
     index = Index.from_file(one_pass, tmp_path / "g.parquet", duplicates="replace")
     assert [(each.id, each.text) for each in index.get(["a", "b"])] == [("a", BANK[2]), ("b", BANK[1])]

@@ -86,7 +86,7 @@ def test_a_batch_of_queries_becomes_a_table(folder, tmp_path, suffix):
         (("FOLDER", "q", "--where", "a.b=c"), "metadata key"),
         (("FOLDER", "q", *(f"--where=lang=x{n}" for n in range(1001))), "where may have 1,000 values"),
         (("FOLDER", " "), "empty or blank"),
-        (("FOLDER", "q", "--confidence", "x"), "there is no search confidence in x"),
+        (("FOLDER", "q", "--confidence", "x"), "x does not contain a SearchConfidence"),
         (("FOLDER", "q", "--batch", "a.csv", "b.csv"), "give a query, or --batch"),
     ],
 )

@@ -4,7 +4,6 @@ import json
 import pickle
 import shutil
 import sys
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,7 +13,7 @@ from safetensors.numpy import load_file, save_file
 
 from sen2pro import Sen2Pro, Sen2ProError
 from sen2pro.classification import FineTuning, Sen2ProClassifier
-from sen2pro.classification import saving as classifier_files
+from sen2pro.classification import saved as classifier_files
 from sen2pro.estimation.head import CONFIG, TENSORS, Head
 from sen2pro.estimation.whitening import Whitening
 from sen2pro.io import bundle
@@ -51,15 +50,21 @@ def change(path, **entries):
     path.write_text(json.dumps({**found, bundle.DIGEST: bundle.digest_of(found)}))
 
 
+CLASSIFIER = f"{classifier_files.NAME}.json"
+
+
 def reseal(folder):
-    """Compute the hashes of a classifier's folder anew."""
-    path = folder / classifier_files.CONFIG
-    config = json.loads(path.read_text())
-    config.pop("hash", None)
-    if config["encoder"]:
-        config["encoder"] = classifier_files._digests(folder / classifier_files.ENCODER)
-    numbers = load_file(folder / classifier_files.TENSORS)
-    path.write_text(json.dumps({**config, "hash": classifier_files._hash(config, numbers)}))
+    """Compute the digests of a classifier's folder again."""
+    config = json.loads((folder / CLASSIFIER).read_text())
+    config.pop("digest", None)
+    if config.get("encoder"):
+        config["encoder"] = classifier_files.digests_of(folder / classifier_files.ENCODER)
+    numbers = load_file(folder / f"{classifier_files.NAME}.safetensors")
+    try:
+        config["digest"] = bundle.digest_of(config, numbers)
+    except UnicodeEncodeError:  # half a character has no bytes
+        config["digest"] = "0"
+    (folder / CLASSIFIER).write_text(json.dumps(config))
 
 
 def with_modules(folder, mark, kind="evil.X"):
@@ -312,7 +317,7 @@ def classifier(fitted, tmp_path):
     ],
 )
 def test_the_recipe_of_a_classifier_grants_nothing(classifier, shared_folder, mark, recipe):
-    path = classifier / classifier_files.CONFIG
+    path = classifier / CLASSIFIER
     config = json.loads(path.read_text())
     path.write_text(json.dumps({**config, "model": {**config["model"], **recipe}}))
     reseal(classifier)
@@ -322,7 +327,7 @@ def test_the_recipe_of_a_classifier_grants_nothing(classifier, shared_folder, ma
 
 
 def test_a_classifier_does_not_choose_where_its_encoder_comes_from(classifier, mark, monkeypatch):
-    path = classifier / classifier_files.CONFIG
+    path = classifier / CLASSIFIER
     config = json.loads(path.read_text())
     monkeypatch.setattr("huggingface_hub.snapshot_download", lambda *_, **__: pytest.fail("the hub was asked"))
     for model in ("attacker/repo", {**config["model"], "model": "attacker/repo"}):
@@ -333,9 +338,9 @@ def test_a_classifier_does_not_choose_where_its_encoder_comes_from(classifier, m
 
 
 def test_every_key_of_a_classifier_is_checked(classifier, shared_folder):
-    path = classifier / classifier_files.CONFIG
+    path = classifier / CLASSIFIER
     config = json.loads(path.read_text())
-    places = [(key,) for key in config if key != "hash"]
+    places = [(key,) for key in config if key != "digest"]
     places += [(key, inner) for key in config if isinstance(config[key], dict) for inner in config[key]]
     for place in places:
         for wrong in ("missing", [[]], {"a": 1}, "x\ud800", float("nan")):
@@ -353,7 +358,7 @@ def test_every_key_of_a_classifier_is_checked(classifier, shared_folder):
                 Sen2ProClassifier.load(classifier, model=shared_folder)
                 continue
             with pytest.raises(Sen2ProError):
-                Sen2ProClassifier.load(classifier, model=shared_folder)
+                pytest.fail(f"{place}: {wrong} gave {Sen2ProClassifier.load(classifier, model=shared_folder)}")
 
 
 def test_a_fine_tuned_encoder_in_a_classifier_runs_no_code(tiny, tmp_path, mark):
@@ -370,40 +375,6 @@ def test_a_fine_tuned_encoder_in_a_classifier_runs_no_code(tiny, tmp_path, mark)
 
 
 def test_a_classifier_is_numbers_only(classifier, shared_folder, mark):
-    pickled(classifier / classifier_files.TENSORS, mark)
+    pickled(classifier / f"{classifier_files.NAME}.safetensors", mark)
     with pytest.raises(Sen2ProError, match="cannot be read"):
         Sen2ProClassifier.load(classifier, model=shared_folder)
-
-
-def test_a_checkpoint_is_numbers_only(tiny, tmp_path, mark):
-    state = tmp_path / "state"
-    settings = FineTuning(epochs=1, batch_size=16, checkpoints=str(state))
-
-    def fit(how):
-        return Sen2ProClassifier(tiny, method="sampling", finetune=how).fit(TEXTS, LABELS, show_progress_bar=False)
-
-    fit(settings)
-    kept = {path: path.read_bytes() for path in state.iterdir()}
-    for path in kept:
-        pickled(path, mark)
-    with pytest.raises(Sen2ProError, match="cannot be read .* delete it to start anew"):
-        fit(settings)
-    for path, content in kept.items():
-        path.write_bytes(content)
-        tensors, about = load_file(path), {"epoch": 1, "best_epoch": 0, "best_loss": 1.0}
-        first = next(name for name in tensors if name.startswith("now."))
-        hostile = [
-            ({}, about),
-            ({**tensors, first: tensors[first][:1].copy()}, about),
-            ({**tensors, first: np.full_like(tensors[first], np.nan)}, about),
-            ({**tensors, "optimizer.x.y": np.zeros(1, np.float32)}, about),
-            (tensors, {**about, "epoch": -1}),
-            (tensors, {**about, "epoch": "all"}),
-            (tensors, []),
-        ]
-        for numbers, said in hostile:
-            save_file(numbers, path, metadata={"sen2pro": json.dumps(said)})
-            with pytest.raises(Sen2ProError, match="cannot be read .* delete it to start anew"):
-                fit(settings)
-        path.write_bytes(content)
-    fit(replace(settings))  # and what was there at first still serves

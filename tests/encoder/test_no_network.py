@@ -37,7 +37,7 @@ HOSTILE |= {
     "in a list": ({**BERT, "others": [{"deep": DPT}]}, "a part of the model type 'dpt'"),
     "timm": ({"model_type": "timm_wrapper", "architecture": "hf_hub:attacker/timm"}, "'timm_wrapper'"),
     "code": ({"model_type": "evil", "auto_map": {"AutoConfig": "attacker/inner--evil.X"}}, "'evil'"),
-    "none": ({"backbone": "attacker/inner"}, "'model_type' must be a text"),
+    "none": ({"backbone": "attacker/inner"}, "'model_type'"),
 }
 
 

@@ -12,7 +12,7 @@ from safetensors.numpy import load_file, save_file
 from test_cli import run
 
 from sen2pro import Sen2Pro, Sen2ProError
-from sen2pro.cli import specificity as scoring
+from sen2pro.cli import answers as scoring
 from sen2pro.errors import HeadMissing
 from sen2pro.estimation import specificity as heads
 from sen2pro.estimation.linear import hash_of
@@ -292,7 +292,7 @@ def test_only_one_chunk_of_a_file_is_in_memory(distilled, tmp_path):
             alive.append(len(texts))
             return distilled.specificity(texts, **options)
 
-    scores = scoring.score_into(tmp_path / "out.csv", Counting(), sentences(str(source)))
+    scores = scoring.write_scores(tmp_path / "out.csv", Counting(), sentences(str(source)))
     assert alive == [scoring._CHUNK] * 3
     assert (scores.sentences, scores.kept, len(scores.ends)) == (3 * scoring._CHUNK, 3 * scoring._CHUNK, 6)
 
@@ -311,11 +311,11 @@ def test_a_run_that_fails_leaves_no_file(distilled, tmp_path):
             return distilled.specificity(texts, **options)
 
     with pytest.raises(Sen2ProError, match="no"):
-        scoring.score_into(tmp_path / "out.csv", Failing(), sentences(str(source)))
+        scoring.write_scores(tmp_path / "out.csv", Failing(), sentences(str(source)))
     empty = tmp_path / "empty.txt"
     empty.write_text("")
     with pytest.raises(Sen2ProError, match=r"no sentences in .*empty.txt"):
-        scoring.score_into(tmp_path / "out.csv", distilled, sentences(str(empty)))
+        scoring.write_scores(tmp_path / "out.csv", distilled, sentences(str(empty)))
     assert {path.name for path in tmp_path.iterdir()} == {"in.txt", "empty.txt"}
 
 

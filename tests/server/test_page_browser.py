@@ -513,7 +513,7 @@ def test_a_server_that_dies_is_told_and_so_is_one_that_is_back(started, tmp_path
             expect(page.locator("#compare-answer .word").first).to_have_text(re.compile("^It"))
 
 
-# Keys.
+# ApiKeys.
 
 
 def test_without_a_key_nothing_is_answered(started, locked):

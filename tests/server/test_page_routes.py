@@ -24,7 +24,7 @@ from sen2pro import Sen2Pro
 from sen2pro.classification import Sen2ProClassifier
 from sen2pro.search import Index
 from sen2pro.search.index import MOST_HITS
-from sen2pro.server import Keys, Serving, schemas
+from sen2pro.server import ApiKeys, Serving, schemas
 from sen2pro.server.app import create_app
 from sen2pro.server.engine import Engine
 from sen2pro.server.routes import page
@@ -253,7 +253,7 @@ def responses(app, *requests):
 
 
 def test_with_keys_the_browser_asks_for_one_and_sends_it_as_a_password(model, files):
-    app = create_app(Engine(model), keys=Keys([KEY]), page=True)
+    app = create_app(Engine(model), keys=ApiKeys([KEY]), page=True)
     for path in ("/", "/static/app.js"):
         (refused,) = responses(app, ("GET", path, {}))
         assert refused.status_code == 401
@@ -295,7 +295,7 @@ def test_other_names_are_the_operators_choice(model):
     for serving, keys, host, status in (
         (Serving(allowed_host=["sen2pro.example"]), None, "sen2pro.example", 200),
         (Serving(allowed_host=["sen2pro.example"]), None, "localhost", 400),
-        (Serving(host="0.0.0.0"), None, "anything.example", 200), (Serving(), Keys([KEY]), "anything.example", 401),
+        (Serving(host="0.0.0.0"), None, "anything.example", 200), (Serving(), ApiKeys([KEY]), "anything.example", 401),
     ):  # fmt: skip
         app = create_app(Engine(model), serving, keys)
         assert responses(app, ("GET", "/v1/models", {"host": host}))[0].status_code == status

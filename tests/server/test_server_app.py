@@ -19,7 +19,7 @@ from sen2pro import Sen2Pro
 from sen2pro.classification import Sen2ProClassifier
 from sen2pro.encoder.encoder import Encoder
 from sen2pro.search import Index
-from sen2pro.server import Keys, Serving, requests
+from sen2pro.server import ApiKeys, Serving, requests
 from sen2pro.server.app import create_app
 from sen2pro.server.engine import Engine
 from sen2pro.server.http_errors import RequestError
@@ -296,7 +296,7 @@ def test_bodies_of_all_requests_together_are_limited(app):
 @pytest.mark.parametrize("is_whole", [True, False])
 def test_a_refused_body_is_read_on_for_a_moment_so_that_the_client_sees_why(model, monkeypatch, is_whole):
     monkeypatch.setattr(requests, "_PATIENCE", 5 if is_whole else 0.05)
-    app = create_app(Engine(model), keys=Keys(["a-key-0123456789abcdef"]))
+    app = create_app(Engine(model), keys=ApiKeys(["a-key-0123456789abcdef"]))
     parts = [{"type": "http.request", "body": b" " * 1000, "more_body": not is_whole or n < 4} for n in range(5)]
 
     async def use(_):

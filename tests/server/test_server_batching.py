@@ -249,22 +249,6 @@ def test_a_batch_that_takes_too_long_does_not_hold_up_the_end():
     asyncio.run(run())
 
 
-def test_work_of_another_kind_gets_its_turn():
-    async def run():
-        queue, work, other = batcher(budget=10), Work(), Work(waits=False, key="other")
-        many = queue.submit(work.job, ["x"] * 100, [10] * 100)
-        await until(lambda: work.batches)
-        request = queue.submit(other.job, ["y"], [10])
-        work.go.release(2)
-        assert await request.future == ["Y"]
-        assert len(work.batches) <= 3
-        queue.cancel(many)
-        work.go.release(10)
-        await asyncio.to_thread(queue.close)
-
-    asyncio.run(run())
-
-
 def test_a_job_of_one_request_is_served_however_many_requests_another_job_has():
     """30 clients of one job, ten to a batch, ask again and again: one request of another job waits three batches."""
     loop, busy, rare = asyncio.new_event_loop(), BatchJob(("busy",), list), BatchJob(("rare",), list)

@@ -2,6 +2,6 @@
 
 from sen2pro.calibration.measures import Scores, evaluate
 from sen2pro.classification.classifier import Sen2ProClassifier
-from sen2pro.classification.training import FineTuning
+from sen2pro.classification.finetune import FineTuning
 
 __all__ = ["FineTuning", "Scores", "Sen2ProClassifier", "evaluate"]

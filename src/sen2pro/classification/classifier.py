@@ -1,55 +1,76 @@
-"""A classifier for a handful of labels, in scikit-learn's manner."""
+"""A classifier for a handful of labels, with the methods of a scikit-learn estimator; and its file format."""
 
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import asdict
 from numbers import Real
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils.validation import check_is_fitted
 
-from sen2pro.classification import saving
-from sen2pro.classification.checkpoints import Checkpoint
-from sen2pro.classification.choosing import C_VALUES, Fold, choose, folds
-from sen2pro.classification.heads import FEATURES, HEADS, probabilities
-from sen2pro.classification.labels import check_classes, check_labels, to_numbers
-from sen2pro.classification.training import FineTuning, Part, fine_tuned
+from sen2pro import __version__
+from sen2pro.classification import saved as files
+from sen2pro.classification.finetune import FineTuning, Part, fine_tuned
+from sen2pro.classification.heads import (
+    C_VALUES,
+    FEATURES,
+    HEADS,
+    Choice,
+    Fold,
+    Scaling,
+    Weights,
+    choose,
+    folds,
+    probabilities,
+)
+from sen2pro.classification.labels import (
+    Sentences,
+    check_classes,
+    check_inputs,
+    check_labels,
+    check_validation,
+    to_numbers,
+)
 from sen2pro.errors import HeadMissing, Sen2ProError, one_of, short_repr
 from sen2pro.gaussian import Gaussian
-from sen2pro.io.atomic import check_path
+from sen2pro.io import bundle
+from sen2pro.io.atomic import check_path, new_folder
 from sen2pro.model import Sen2Pro
 from sen2pro.progress import Show
 from sen2pro.settings import DEFAULT_MODEL, METHODS, WITHOUT_SAMPLES, Settings, check_method
 from sen2pro.signature import Signature, check_comparable
-from sen2pro.validation import Array64, Labels, as_list, check_sentences, check_whole
+from sen2pro.validation import Array64, Labels, check_whole
 
-Sentences = Sequence[str] | Gaussian
 Answers = Sequence[Any] | NDArray[Any]
 Labelled = tuple[Sentences, Answers]
 _CHUNK = 2048  # sentences whose features are in memory at once when predicting
+_PARAMETERS = ("model", "method", "samples", "uncertainty", "features", "head", "C", "seed", "finetune")
 
 
-class Sen2ProClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+class Sen2ProClassifier:
     """Classify sentences from a few labelled ones, with their distributions as features.
 
     A linear head is fitted on the Gaussians of a frozen encoder, in seconds. It is trained, and it predicts, on
     average over each sentence's distribution. Whatever is not given is chosen by cross-validation.
 
-    After `fit`, `classes_` has the sorted labels, `choice_` what was chosen, with its log-loss and accuracy on rows not
-    trained on, and `settings_` the settings in use (those of `set_params` count from the next fit on).
+    After `fit`, `classes_` has the sorted labels, `choice_` the chosen settings with their log-loss and accuracy on
+    rows not trained on, and `settings_` the settings in use (those of `set_params` count from the next fit on).
+
+    It is a scikit-learn classifier by its methods: clones, pipelines and searches take it. It predicts without
+    scikit-learn.
 
     Parameters
     ----------
     model
         Hub id or folder of the encoder, or a `Sen2Pro`, whose own settings then count.
     method, samples, uncertainty
-        As for `Sen2Pro`; the method `auto` is one pass where the model has a head, else sampling.
+        As for `Sen2Pro`; the method `auto` is one pass if the model has a head, else sampling.
     features
         `mean`, or the paper's concatenation `mean+variance`; `auto` takes the simplest that is as good as the best.
     head
@@ -60,7 +81,7 @@ class Sen2ProClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
     seed
         Makes the result reproducible.
     finetune
-        Train the encoder too: True, or a `FineTuning` that says how. Minutes to hours.
+        Train the encoder too: True, or the settings of the training (`FineTuning`). Minutes to hours.
 
     Examples
     --------
@@ -75,7 +96,6 @@ class Sen2ProClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
 
     _encoder: Sen2Pro | None  # with which it was fitted, once it is loaded
     _cache: dict[str, Sen2Pro]  # the encoder that was loaded last, shared with all clones
-    _checkpoints: list[Checkpoint]  # of the training that is not saved yet
 
     def __init__(
         self,
@@ -101,17 +121,18 @@ class Sen2ProClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         `validation` has further sentences and labels to choose by. Without them, settings are chosen by
         cross-validation, or to train the encoder, on a part of X. The progress bar is that of `Sen2Pro.encode`.
         """
-        choices, settings = self._checked_settings(), self.get_params(deep=False)
-        sentences = _checked(X)
+        choices, settings = _choices(self.get_params()), self.get_params(deep=False)
+        sentences = check_inputs(X)
         if not len(sentences):
             raise Sen2ProError("there are no sentences to learn from")
         labels = check_labels(y, len(sentences))
         classes = check_classes(labels, choose=validation is None)
-        numbers, held_out = to_numbers(labels, classes), _checked_validation(validation, classes)
+        numbers, held_out = to_numbers(labels, classes), check_validation(validation, classes)
         encoder: Sen2Pro | None = None
         if self.finetune:
-            parts = _part(sentences, numbers), held_out and _part(*held_out)
-            encoder, gaussian, choice = fine_tuned(self, *parts, choices, show_progress_bar)
+            encoder, gaussian, choice = self._fine_tuned(
+                _part(sentences, numbers), held_out and _part(*held_out), choices, show_progress_bar
+            )
         else:
             if isinstance(sentences, list) or (held_out and isinstance(held_out[0], list)):
                 encoder = self._load(settings)
@@ -128,35 +149,22 @@ class Sen2ProClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         self.signature_, self.n_features_in_ = gaussian.signature, gaussian.dim
         return self
 
-    def _checked_settings(self) -> dict[str, Sequence[Any]]:
-        """Check all settings, and return what there is to choose from."""
-        if self.model is None:
-            raise Sen2ProError(
-                "this classifier came from a folder, which may not choose where weights come from; to fit it again, "
-                "name the model to start from: set_params(model=...)"
-            )
-        if not isinstance(self.model, (str, Path, Sen2Pro)):
-            raise Sen2ProError(f"model is a name, a folder or a Sen2Pro, not {type(self.model).__name__}")
-        check_whole("seed", self.seed, 0)
-        Settings(self.model, samples=self.samples, uncertainty=self.uncertainty, seed=self.seed)  # checks them
-        check_method(self.method, ("auto", *METHODS))
-        one_of("features", self.features, ("auto", *FEATURES))
-        one_of("head", self.head, ("auto", *HEADS))
-        real = isinstance(self.C, Real) and not isinstance(self.C, bool)
-        if self.C is not None and not (real and 0 < float(self.C) < 1e300):
-            raise Sen2ProError(f"C must be a number above 0, or None to have it chosen, not {short_repr(self.C)}")
-        if not isinstance(self.finetune, (bool, FineTuning)):
-            raise Sen2ProError(f"finetune is True, False or a FineTuning, not {short_repr(self.finetune)}")
-        return {
-            "features": FEATURES if self.features == "auto" else (self.features,),
-            "heads": HEADS if self.head == "auto" else (self.head,),
-            "c_values": C_VALUES if self.C is None else (float(self.C),),
-        }
+    def _fine_tuned(
+        self, every: Part, held_out: Part | None, choices: Mapping[str, Sequence[Any]], show: Show
+    ) -> tuple[Sen2Pro, Gaussian, Choice]:
+        """Train a copy of the encoder; it encodes in one pass unless sampling was asked for."""
+        given, settings = self.model, self.finetune if isinstance(self.finetune, FineTuning) else FineTuning()
+        how: dict[str, Any] = {"samples": self.samples, "uncertainty": self.uncertainty, "seed": self.seed}
+        method, model = (given.method, given) if isinstance(given, Sen2Pro) else (self.method, Sen2Pro(given, **how))
+        return fine_tuned(
+            model, one_pass=method != "sampling", settings=settings, every=every, held_out=held_out, choices=choices,
+            seed=self.seed, show=show,
+        )  # fmt: skip
 
     def predict_proba(self, X: Sentences, *, show_progress_bar: Show = None) -> Array64:
         """Return the probability of each class (n, classes), averaged over the sentences' distributions."""
-        check_is_fitted(self, "weights_")
-        sentences = _checked(X)
+        self._check_fitted()
+        sentences = check_inputs(X)
         encoder = None if isinstance(sentences, Gaussian) else self.encoder
         gaussian = _encoded(sentences, encoder, show_progress_bar)
         self._check_fits(gaussian, self.n_features_in_, self.signature_, "X")
@@ -170,8 +178,8 @@ class Sen2ProClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
 
     def score(self, X: Sentences, y: Answers, sample_weight: ArrayLike | None = None) -> float:
         """Return the share of sentences whose class is predicted; a label that was never trained on is an error."""
-        check_is_fitted(self, "weights_")
-        sentences = _checked(X)
+        self._check_fitted()
+        sentences = check_inputs(X)
         if not len(sentences):
             raise Sen2ProError("there are no sentences to judge by")
         truth = to_numbers(check_labels(y, len(sentences)), self.classes_)
@@ -182,7 +190,7 @@ class Sen2ProClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
     def encoder(self) -> Sen2Pro:
         """The model that encodes; loaded when it is first needed."""
         if not hasattr(self, "weights_"):
-            self._checked_settings()
+            _choices(self.get_params())
             return self._load(self.get_params(deep=False))
         if self._encoder is None:
             self._encoder = self._load(self.settings_)
@@ -211,28 +219,95 @@ class Sen2ProClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         except Sen2ProError as error:
             raise Sen2ProError(f"{what} does not fit the classifier: {error}, or fit again") from None
 
-    def save(self, folder: str | Path) -> None:
-        """Write the classifier to a new folder: some kilobytes a class, and the encoder if it was fine-tuned.
+    def _check_fitted(self) -> None:
+        if not hasattr(self, "weights_"):
+            from sklearn.exceptions import NotFittedError
 
-        Checkpoints of its training are deleted once it is saved.
-        """
-        check_is_fitted(self, "weights_")
-        saving.save(self, Path(folder))
-        for checkpoint in self.__dict__.pop("_checkpoints", []):
-            checkpoint.delete()
+            raise NotFittedError(f"this {type(self).__name__} is not fitted yet; call fit(sentences, labels) first")
+
+    def save(self, folder: str | Path) -> None:
+        """Write the classifier to a new folder: some kilobytes per class, and the encoder if it was fine-tuned."""
+        self._check_fitted()
+        settings, scaling, tuned = dict(self.settings_), self.scaling_, None
+        model = settings.pop("model")
+        if isinstance(model, Sen2Pro):  # a fine-tuned encoder is saved, and its origin is not needed
+            model = None if settings["finetune"] else files.recipe(model)
+        else:  # a folder must be found from anywhere
+            is_folder = any((Path(model) / file).is_file() for file in ("config.json", "modules.json"))
+            model = str(Path(model).resolve() if is_folder else model)
+        learnt = {**vars(scaling), **vars(self.weights_)}
+        arrays = {name: np.ascontiguousarray(learnt[name]) for name in files.NUMBERS}
+        with new_folder(folder) as temporary:
+            if settings["finetune"]:
+                self.encoder.save(temporary / files.ENCODER)
+                tuned = files.digests_of(temporary / files.ENCODER)
+            if isinstance(settings["finetune"], FineTuning):
+                settings["finetune"] = asdict(settings["finetune"])
+            content = {
+                "format": files.FORMAT, "version": __version__, "model": model, "settings": settings,
+                "classes": self.classes_.tolist(), "choice": asdict(self.choice_), "features": scaling.features,
+                "mean_scale": scaling.mean_scale, "variance_scale": scaling.variance_scale,
+                "signature": self.signature_ and asdict(self.signature_), "encoder": tuned,
+            }  # fmt: skip
+            plain = json.loads(json.dumps(content, default=lambda number: number.item()))  # numbers of numpy
+            saved = bundle.convert(plain, files.SavedClassifier, str(folder))
+            bundle.save(temporary, files.NAME, saved, arrays)
 
     @classmethod
     def load(cls, folder: str | Path, *, model: str | Path | Sen2Pro | None = None) -> Sen2ProClassifier:
-        """Read what `save` wrote. The folder may come from anyone: no code of it is run, and nothing is fetched for it.
+        """Read a folder that `save` wrote. It may come from anyone: no code of it is run, nothing is fetched for it.
 
         `model` is the encoder that it was trained with: its name, its folder or a `Sen2Pro`. Leave it out for the
         default model, and for a fine-tuned encoder, which is in the folder. A folder may not choose where any other
         weights come from; the error names the model that you need.
         """
-        return saving.load(cls, check_path(folder), model)
+        path = check_path(folder)
+        for name in (f"{files.NAME}.json", f"{files.NAME}.safetensors"):
+            if not (path / name).is_file():
+                raise Sen2ProError(f"there is no classifier in {path}: {name} is missing")
+        try:
+            saved, arrays = files.read(path)
+            settings = saved.settings.arguments()
+            _choices({**settings, "model": DEFAULT_MODEL})  # checks them
+        except Sen2ProError as error:
+            raise Sen2ProError(f"the classifier in {path} cannot be read: {error}; train it again") from None
+        classifier = cls(files.model_of(saved, path, model), **settings)
+        classifier.settings_ = classifier.get_params()
+        classifier.classes_, classifier.choice_ = np.array(saved.classes), saved.choice
+        classifier.weights_ = Weights(arrays["matrix"], arrays["bias"])
+        classifier.scaling_ = Scaling(
+            saved.features, arrays["mean_centre"], saved.mean_scale, arrays["variance_centre"], saved.variance_scale
+        )
+        classifier.n_features_in_, classifier.signature_ = len(arrays["mean_centre"]), saved.signature
+        classifier._encoder = Sen2Pro.load(path / files.ENCODER) if saved.encoder else None
+        return classifier
+
+    # The methods by which scikit-learn knows an estimator.
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the settings by name; `deep` is for scikit-learn and changes nothing."""
+        return {name: getattr(self, name) for name in _PARAMETERS}
+
+    def set_params(self, **settings: Any) -> Sen2ProClassifier:
+        """Change settings; they count from the next fit on."""
+        for name, value in settings.items():
+            setattr(self, one_of("setting", name, _PARAMETERS), value)
+        return self
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self.get_params().items())})"
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "weights_")
+
+    def __sklearn_tags__(self) -> Any:
+        from sklearn.utils import ClassifierTags, InputTags, Tags, TargetTags
+
+        inputs = InputTags(two_d_array=False, string=True)
+        return Tags("classifier", TargetTags(required=True), classifier_tags=ClassifierTags(), input_tags=inputs)
 
     def __sklearn_clone__(self) -> Sen2ProClassifier:
-        settings = self.get_params(deep=False)
+        settings = self.get_params()
         clone = type(self)(settings.pop("model"), **copy.deepcopy(settings))
         # The encoder is shared: it does not change, and copying it would take its space once for each fold.
         clone._cache = self.__dict__.setdefault("_cache", {})
@@ -245,28 +320,48 @@ class Sen2ProClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Sen2ProClassifier:
         copied = copy.copy(self)
-        own = self.__dict__.keys() - {"model", "settings_", "_encoder", "_cache", "_checkpoints"}
+        own = self.__dict__.keys() - {"model", "settings_", "_encoder", "_cache"}
         copied.__dict__ |= {name: copy.deepcopy(self.__dict__[name], memo) for name in own}
         return copied
 
     def __getstate__(self) -> dict[str, Any]:
-        state = dict(super().__getstate__())
-        state.pop("_cache", None)
-        state.pop("_checkpoints", None)
+        state = {name: value for name, value in self.__dict__.items() if name != "_cache"}
         if "weights_" in state and not self.settings_["finetune"]:
             state["_encoder"] = None  # it is loaded again when it is needed
         return state
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.two_d_array, tags.input_tags.string = False, True
-        return tags
+
+def _choices(given: Mapping[str, Any]) -> dict[str, Sequence[Any]]:
+    """Check all settings, and return what there is to choose from."""
+    model, C, finetune = given["model"], given["C"], given["finetune"]
+    if model is None:
+        raise Sen2ProError(
+            "this classifier came from a folder, which may not choose where weights come from; to fit it again, "
+            "name the model to start from: set_params(model=...)"
+        )
+    if not isinstance(model, (str, Path, Sen2Pro)):
+        raise Sen2ProError(f"model is a name, a folder or a Sen2Pro, not {type(model).__name__}")
+    check_whole("seed", given["seed"], 0)
+    check_method(given["method"], ("auto", *METHODS))
+    Settings(model, samples=given["samples"], uncertainty=given["uncertainty"], seed=given["seed"])  # checks them
+    one_of("features", given["features"], ("auto", *FEATURES))
+    one_of("head", given["head"], ("auto", *HEADS))
+    real = isinstance(C, Real) and not isinstance(C, bool)
+    if C is not None and not (real and 0 < float(C) < 1e300):
+        raise Sen2ProError(f"C must be a number above 0, or None to have it chosen, not {short_repr(C)}")
+    if not isinstance(finetune, (bool, FineTuning)):
+        raise Sen2ProError(f"finetune is True, False or a FineTuning, not {short_repr(finetune)}")
+    return {
+        "features": FEATURES if given["features"] == "auto" else (given["features"],),
+        "heads": HEADS if given["head"] == "auto" else (given["head"],),
+        "c_values": C_VALUES if C is None else (float(C),),
+    }
 
 
 def load_encoder(
     model: str | Path | Sen2Pro, method: str, samples: int | tuple[int, int] | None, uncertainty: str, seed: int
 ) -> Sen2Pro:
-    """Load a model; the method `auto` is one pass where there is a head for it, else sampling."""
+    """Load a model; the method `auto` is one pass if there is a head for it, else sampling."""
     if not isinstance(model, Sen2Pro):
         settings: dict[str, Any] = {"uncertainty": uncertainty, "seed": seed}
         if method == "auto":
@@ -276,36 +371,6 @@ def load_encoder(
         number = None if method in WITHOUT_SAMPLES else samples
         model = Sen2Pro(str(model), method=method, samples=number, **settings)
     return model
-
-
-def _checked(X: Any) -> list[str] | Gaussian:
-    """Return a list of sentences, also from an array or a column of a table, or the batch of Gaussians."""
-    if isinstance(X, Gaussian):
-        if len(X.shape) != 2:
-            raise Sen2ProError(f"give a batch of Gaussians (n, k), not a single one of shape {X.shape}")
-        return X
-    if isinstance(X, str):
-        raise Sen2ProError("give a list of sentences or a batch of Gaussians, not a single text")
-    texts = as_list(X, "a list of sentences or a batch of Gaussians")
-    for row, text in enumerate(texts):
-        if not isinstance(text, str):
-            raise Sen2ProError(
-                f"sentence {row} is not a text but {type(text).__name__}: {short_repr(text)}; give texts, or a batch "
-                "of Gaussians itself: not its means, and not a list of them (Gaussian.concatenate makes one batch)"
-            )
-    return check_sentences(texts)
-
-
-def _checked_validation(validation: Any, classes: NDArray[Any]) -> tuple[list[str] | Gaussian, Labels] | None:
-    """Return further sentences and the numbers of their classes."""
-    if validation is None:
-        return None
-    if not isinstance(validation, (tuple, list)) or len(validation) != 2 or isinstance(validation[0], str):
-        raise Sen2ProError(f"validation is a pair (sentences, labels), not {short_repr(validation)}")
-    sentences = _checked(validation[0])
-    if not len(sentences):
-        raise Sen2ProError("there are no sentences in the validation set; leave it out to choose by cross-validation")
-    return sentences, to_numbers(check_labels(validation[1], len(sentences)), classes, "validation label")
 
 
 def _part(sentences: list[str] | Gaussian, labels: Labels) -> Part:

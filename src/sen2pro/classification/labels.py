@@ -1,17 +1,19 @@
-"""Labels as a user gives them, checked: which row is wrong, and what to do."""
+"""Check the sentences and the labels that a user gives; an error names the row, and what to do."""
 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.exceptions import DataConversionWarning
 
 from sen2pro.errors import Sen2ProError, join_names, short_repr
-from sen2pro.validation import as_array, check_text
+from sen2pro.gaussian import Gaussian
+from sen2pro.validation import Labels, as_array, as_list, check_sentences, check_text
 
+Sentences = Sequence[str] | Gaussian
 _KINDS = ("text", "whole number", "truth value")
 _LARGEST, _LARGEST_FLOAT = 2**63 - 1, 2**53  # up to which an int64 and a float hold every whole number
 
@@ -57,6 +59,8 @@ def _as_list(labels: Any) -> list[Any]:
     if not isinstance(labels, (list, tuple)):
         array = as_array("labels", labels)
         if array.shape[1:] == (1,):
+            from sklearn.exceptions import DataConversionWarning
+
             warning = "A column-vector y was passed when a 1d array was expected: its only column is taken"
             warnings.warn(warning, DataConversionWarning, stacklevel=4)
             array = array.ravel()
@@ -112,3 +116,33 @@ def to_numbers(labels: NDArray[Any], classes: NDArray[Any], what: str = "label")
                 ". Leave the row out, or train on examples of that class too"
             )
     return np.array([known[label] for label in labels.tolist()], np.int64)
+
+
+def check_inputs(X: Any) -> list[str] | Gaussian:
+    """Return the batch of Gaussians, or a list of sentences: from a list, an array or a column of a table."""
+    if isinstance(X, Gaussian):
+        if len(X.shape) != 2:
+            raise Sen2ProError(f"give a batch of Gaussians (n, k), not a single one of shape {X.shape}")
+        return X
+    if isinstance(X, str):
+        raise Sen2ProError("give a list of sentences or a batch of Gaussians, not a single text")
+    texts = as_list(X, "a list of sentences or a batch of Gaussians")
+    for row, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise Sen2ProError(
+                f"sentence {row} is not a text but {type(text).__name__}: {short_repr(text)}; give texts, or a batch "
+                "of Gaussians itself: not its means, and not a list of them (Gaussian.concatenate makes one batch)"
+            )
+    return check_sentences(texts)
+
+
+def check_validation(validation: Any, classes: NDArray[Any]) -> tuple[list[str] | Gaussian, Labels] | None:
+    """Return further sentences and the numbers of their classes."""
+    if validation is None:
+        return None
+    if not isinstance(validation, (tuple, list)) or len(validation) != 2 or isinstance(validation[0], str):
+        raise Sen2ProError(f"validation is a pair (sentences, labels), not {short_repr(validation)}")
+    sentences = check_inputs(validation[0])
+    if not len(sentences):
+        raise Sen2ProError("there are no sentences in the validation set; leave it out to choose by cross-validation")
+    return sentences, to_numbers(check_labels(validation[1], len(sentences)), classes, "validation label")

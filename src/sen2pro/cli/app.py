@@ -17,9 +17,9 @@ from sen2pro.errors import Sen2ProError
 
 # Command -> module, in the order of the help.
 _COMMANDS = {
-    "specificity": "specificity", "compare": "compare", "index": "index", "search": "search", "dedup": "dedup",
-    "calibrate": "calibrate", "match": "match", "encode": "encode", "show": "show", "page": "serve", "serve": "serve",
-    "demo": "demo", "distill": "distill", "info": "info",
+    "specificity": "answers", "compare": "answers", "index": "search", "search": "search", "dedup": "search",
+    "calibrate": "pairs", "match": "pairs", "encode": "encode", "show": "encode", "page": "serve", "serve": "serve",
+    "demo": "demo", "distill": "encode", "info": "encode",
 }  # fmt: skip
 
 

@@ -1,13 +1,11 @@
-"""`sen2pro classify`: train a classifier on labelled sentences, use it, and see how good it is."""
+"""`sen2pro classify`: train a classifier on labelled sentences, predict with it, and evaluate it."""
 
 from __future__ import annotations
 
-import csv
-import json
 import math
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,11 +14,11 @@ from typer import Argument, Option, Typer
 
 from sen2pro.cli import options
 from sen2pro.cli.terminal import Console
-from sen2pro.cli.workers import Restart, Workers, encode_first, notes_of
 from sen2pro.errors import Sen2ProError, join_names
-from sen2pro.io.atomic import check_path, replacing
-from sen2pro.io.inputs import Labelled, Reader, Record, labelled, sentences
+from sen2pro.io.atomic import check_new_folder
+from sen2pro.io.inputs import Labelled, R, Reader, Record, labelled, sentences
 from sen2pro.io.rows import LONGEST_LINE
+from sen2pro.io.tables import SUFFIXES, new_table
 from sen2pro.progress import progress
 
 if TYPE_CHECKING:
@@ -28,6 +26,8 @@ if TYPE_CHECKING:
     from sen2pro.jobs import Summary
     from sen2pro.validation import Array64, Labels
 
+Predicted = Iterator[tuple[Sequence[Record], "Array64"]]
+"""Chunks of sentences with the probabilities of their classes."""
 _CHUNK = 256  # sentences in memory at once
 _MEANING = {
     "mean": "the centre of each sentence's distribution",
@@ -36,94 +36,58 @@ _MEANING = {
     "sampled": "trained on samples of each distribution",
 }
 _LabelColumn = Annotated[
-    str, Option("--label-column", "-l", help="Column with the labels. Whole numbers of JSONL and Parquet stay so.")
+    str, Option("--label-column", "-l", help="Column with the labels. Integers in JSONL and Parquet keep their type.")
 ]
 _LabelledData = Annotated[
-    str, Argument(help="CSV, TSV, JSONL or Parquet with sentences and labels, also .gz.", metavar="DATA")
+    str, Argument(help="CSV, TSV, JSONL or Parquet with sentences and labels, plain or .gz.", metavar="DATA")
 ]
 _Folder = Annotated[str, Argument(help="The folder that classify train wrote.", metavar="MODEL")]
 _Encoder = Annotated[
     str | None,
-    Option("--model", "-m", help="Encoder it was trained with; needed unless it is the default or fine-tuned."),
+    Option("--model", "-m", help="The encoder of the training; needed unless it is the default or fine-tuned."),
+]
+_Validation = Annotated[
+    str | None, Option(help="Labelled validation file. (default: cross-validation; --finetune: a fifth of DATA)")
+]
+_Method = Annotated[str, Option(help="auto (one-pass if there is a head), one-pass or sampling.")]
+_Features = Annotated[str, Option(help="auto, mean, or mean+variance as in the paper.")]
+_Loss = Annotated[str, Option(help="auto, expected or sampled: how the loss uses the distribution.")]
+_Epochs = Annotated[
+    int | None,
+    Option(
+        help="Maximum number of epochs of --finetune. (default: 20; exactly 6 with fewer than 40 validation sentences)",
+        min=1,
+    ),
 ]
 app = Typer(no_args_is_help=True, rich_markup_mode=None, help="Classify sentences from a handful of labelled ones.")
-
-
-def _read(source: Reader[Labelled]) -> list[Labelled]:
-    found = list(source)
-    if not found:
-        raise _nothing_in(source)
-    return found
-
-
-def _check_classes(source: Reader[Labelled], found: Sequence[Labelled], *, choose: bool) -> None:
-    """Refuse labels from which nothing can be learned: one class, or one example where settings are chosen."""
-    counts = Counter(str(each.label) for each in found)
-    if len(counts) < 2:
-        raise Sen2ProError(
-            f"{source.name}: all {len(found)} labels are {found[0].label!r}; it takes two classes to tell apart"
-        )
-    why = "settings are chosen by cross-validation, which takes at least 2 of each class"
-    remedy = "add one, leave the class out, or give a file to choose by with --validation"
-    single = [each for each in found if counts[str(each.label)] == 1 and choose]
-    _refuse(source, single, "class", "has one example", f"{why}: {remedy}")
-
-
-def _check_known(source: Reader[Labelled], found: Sequence[Labelled], classes: Collection[str]) -> None:
-    """Refuse labels that are none of the classes."""
-    unknown = {str(each.label): each for each in reversed(found) if str(each.label) not in classes}
-    remedy = "Correct it, leave such rows out, or train with examples of it"
-    known = f"the classes are: {join_names(list(classes))}. {remedy}"
-    _refuse(source, list(unknown.values())[::-1], "label", "was never seen in training", known)
-
-
-def _refuse(source: Reader[Labelled], rows: list[Labelled], kind: str, what: str, remedy: str) -> None:
-    if rows:
-        first, *more = rows
-        others = f" (also: {join_names([each.label for each in more])})" if more else ""
-        raise Sen2ProError(f"{source.name}, {first.place}: {kind} {first.label!r} {what}{others}; {remedy}")
-
-
-def _nothing_in(source: Reader[Any]) -> Sen2ProError:
-    return Sen2ProError(f"there are no sentences in {source.name}")
 
 
 @app.command()
 @options.with_settings("model", "samples", "uncertainty", "seed")
 def train(
-    settings: dict[str, Any],
+    settings: options.Chosen,
     data: _LabelledData,
     output: Annotated[str, Argument(help="A new folder for the classifier.", metavar="MODEL_OUT")],
     column: options.Column = None,
     longest_line: options.LongestLine = LONGEST_LINE,
     label_column: _LabelColumn = "label",
-    validation: Annotated[
-        str | None, Option(help="Labelled validation file. (default: cross-validation; --finetune: a fifth of DATA)")
-    ] = None,
-    method: Annotated[str, Option(help="auto (one-pass if there is a head), one-pass, sampling.")] = "auto",
-    features: Annotated[str, Option(help="auto, mean, or mean+variance as in the paper.")] = "auto",
-    loss: Annotated[str, Option(help="auto, expected or sampled: how the loss sees the distribution.")] = "auto",
+    validation: _Validation = None,
+    method: _Method = "auto",
+    features: _Features = "auto",
+    loss: _Loss = "auto",
     C: Annotated[float | None, Option("--C", help="Inverse strength of regularisation. (default: the best)")] = None,
     finetune: Annotated[bool, Option("--finetune", help="Train the encoder too: minutes to hours.")] = False,
-    epochs: Annotated[
-        int | None,
-        Option(help="Most epochs of --finetune. (default: 20; exactly 6 with under 40 validation sentences)", min=1),
-    ] = None,
+    epochs: _Epochs = None,
 ) -> None:
-    """Train a classifier: seconds with a frozen encoder, ten sentences of each class are a start.
-
-    A run with --finetune that was stopped goes on where it was when it is started again.
-    """
-    folder = check_path(output)
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise Sen2ProError(f"{folder} is not an empty folder; name a new one for the classifier")
+    """Train a classifier: seconds with a frozen encoder. Ten sentences per class are enough to start."""
+    folder = check_new_folder(output)
     if C is not None and not 0 < C < math.inf:
         raise Sen2ProError(f"--C is a number above 0, not {C:g}; leave it out to have it chosen")
     if epochs is not None and not finetune:
-        raise Sen2ProError("--epochs is for the training of the encoder; give --finetune too, or leave it out")
+        raise Sen2ProError("--epochs is for the training of the encoder; pass --finetune too, or leave it out")
     source = labelled(data, column, label_column, longest_line=longest_line)
     found = _read(source)
-    texts, labels = [each.text for each in found], [each.label for each in found]
+    labels = [each.label for each in found]
     _check_classes(source, found, choose=validation is None)
     held_out = None
     if validation:
@@ -132,86 +96,110 @@ def train(
         _check_known(other, rows, known)
         held_out = [each.text for each in rows], [known[str(each.label)] for each in rows]  # of the type to train on
     from sen2pro.classification import FineTuning, Sen2ProClassifier
-    from sen2pro.classification.training import FEWEST_JUDGES
 
-    checkpoints = Path(f"{folder}.checkpoints")  # beside the folder: a killed run can be started again as it was
-    training = FineTuning(epochs=epochs, checkpoints=str(checkpoints)) if finetune else False
     with options.notes() as gathered:
         classifier = Sen2ProClassifier(
-            **settings, method=method, features=features, head=loss, C=C, finetune=training
-        ).fit(texts, labels, validation=held_out)
+            **settings, method=method, features=features, head=loss, C=C,
+            finetune=FineTuning(epochs=epochs) if finetune else False,
+        ).fit([each.text for each in found], labels, validation=held_out)  # fmt: skip
     classifier.save(folder)
-    if finetune:  # the checkpoints of stopped runs with other settings go too
-        for path in checkpoints.glob("sen2pro_finetuning_*.safetensors"):
-            path.unlink()
-        with suppress(OSError):  # it is not there any more, or holds something else
-            checkpoints.rmdir()
-    choice, classes = classifier.choice_, len(classifier.classes_)
     by = "on the validation file" if validation else "on a part of the sentences" if finetune else "by cross-validation"
-    few = f" (from fewer than {FEWEST_JUDGES} sentences, the temperature alone)" if finetune else ""
-    chosen = {
-        f"features {choice.features}": _MEANING[choice.features],
-        f"loss {choice.head}": _MEANING[choice.head],
-        f"C {choice.C:g}": "the smaller, the stronger the regularisation",
-        f"temperature {choice.temperature:.3g}": "divides the scores: the smaller, the surer the probabilities",
-    }
-    console = Console()
-    console.say(f"{len(texts)} sentences, {classes} classes -> {folder}\nsettings, chosen {by} where not given{few}:")
-    for setting, meaning in chosen.items():
+    Console().say(f"{len(found)} sentences, {len(classifier.classes_)} classes -> {folder}")
+    _print_choice(classifier, by, finetune)
+    options.report(gathered, classifier.signature_)
+
+
+def _print_choice(classifier: Sen2ProClassifier, by: str, finetune: bool) -> None:
+    """Print the settings that were chosen, and how good they are."""
+    from sen2pro.classification.finetune import FEWEST_JUDGES
+
+    choice, classes, console = classifier.choice_, len(classifier.classes_), Console()
+    few = f" (from fewer than {FEWEST_JUDGES} sentences, only the temperature)" if finetune else ""
+    console.say(f"settings, chosen {by} where not given{few}:")
+    for setting, meaning in (
+        (f"features {choice.features}", _MEANING[choice.features]),
+        (f"loss {choice.head}", _MEANING[choice.head]),
+        (f"C {choice.C:g}", "smaller values regularise more"),
+        (f"temperature {choice.temperature:.3g}", "divides the scores: smaller values give surer probabilities"),
+    ):
         console.say(f"  {setting:<24}{meaning}")
     console.say(
         f"accuracy {choice.accuracy:.2f} and log-loss {choice.log_loss:.4f} on sentences not trained on (guessing has "
         f"{1 / classes:.2f} and {math.log(classes):.4f})"
     )
-    options.report(gathered, classifier.signature_)
 
 
-def _classifier(folder: str, model: str | None) -> Sen2ProClassifier:
-    from sen2pro.classification import Sen2ProClassifier
+@app.command()
+def predict(
+    folder: _Folder,
+    input: options.OneInput,
+    output: Annotated[str, Argument(help="A .csv, .tsv or .jsonl file; JSONL has all probabilities.")],
+    column: options.Column = None,
+    longest_line: options.LongestLine = LONGEST_LINE,
+    id_column: Annotated[str | None, Option(help="Column with ids to keep; they come first.")] = None,
+    skip_blank: options.SkipBlank = False,
+    overwrite: options.Overwrite = False,
+    model: _Encoder = None,
+    encoded: options.Encoded = False,
+    workers: options.Workers = None,
+    restart: options.Restart = False,
+) -> None:
+    """Predict the class of each sentence of a file, with its probability.
 
-    return Sen2ProClassifier.load(folder, model=model)
+    Memory does not grow with the file. The output has the columns text, label (the prediction) and probability. It
+    appears under its name only when it is complete.
 
-
-def _load(
-    folder: str, model: str | None, source: Reader[Record]
-) -> tuple[Sen2ProClassifier, Iterator[tuple[list[Record], Array64]]]:
-    """Return a classifier; and sentences, not more at once than fit in memory, with the probabilities of their classes.
-
-    What can be read twice is read before the classifier is loaded, so that its errors are said at once.
+    With --workers, the sentences are encoded first, into OUTPUT.parts. A run that was stopped or killed resumes when
+    you run the same command again.
     """
-    number = source.count()
-    if number == 0:
-        raise _nothing_in(source)
-    classifier = _classifier(folder, model)
+    first = options.encode_first(workers, restart=restart, encoded=encoded)
+    path = options.check_output(output, SUFFIXES, [input], overwrite=overwrite)
+    reading = options.reading(column, id_column, skip_blank, longest_line)
+    done: Summary | None = None
+    with options.notes() as gathered, ExitStack() as until_written:
+        if encoded:
+            if column or id_column not in (None, "id"):
+                raise Sen2ProError("a file of sen2pro encode has the columns text and id; leave out other columns")
+            _check_encoded(input, ids=id_column is not None)
+            classifier = _classifier(folder, model)
+            predicted = _predict_encoded(classifier, input)
+        elif first:
+            from sen2pro.jobs import shards_for
 
-    def predicted() -> Iterator[tuple[list[Record], Array64]]:
-        chunk = None
-        with progress(number, None, unit="sentences") as advance:
-            for chunk in source.chunks(_CHUNK):
-                yield chunk, classifier.predict_proba([record.text for record in chunk], show_progress_bar=False)
-                advance(len(chunk))
-        if chunk is None:
-            raise _nothing_in(source)
-
-    return classifier, predicted()
-
-
-def _check_encoded(path: str | Path, *, ids: bool) -> None:
-    """Say what a file or folder of Gaussians lacks, before a classifier is loaded."""
-    from sen2pro.io.gaussians import stream
-    from sen2pro.io.shards import outline
-
-    found = outline(path)
-    if "text" not in found.strings or (ids and "id" not in found.strings):
-        raise Sen2ProError(f"{path} keeps no {'texts' if 'text' not in found.strings else 'ids'}; encode with them")
-    if not found.rows:
-        raise Sen2ProError(f"there are no sentences in {path}")
-    for _ in stream(path, _CHUNK):
-        pass  # a first pass: at its end the digest is compared
+            classifier = _classifier(folder, model)
+            how: dict[str, Any] = {"workers": workers or 1, "restart": restart, **reading}
+            done = until_written.enter_context(shards_for(classifier.encoder, input, path, **how))
+            if not done.report.rows:
+                until_written.close()  # there is nothing to resume
+                raise Sen2ProError(f"there are no sentences in {input}")
+            _check_encoded(done.output, ids=id_column is not None)  # parts of an earlier run may be damaged
+            predicted = _predict_encoded(classifier, done.output)
+        else:
+            source = sentences(input, **reading)
+            number = source.count()
+            if number == 0:
+                raise _is_empty(source)
+            classifier = _classifier(folder, model)
+            predicted = _predict(classifier, source, number)
+        total = _write(path, classifier.classes_.tolist(), predicted, ids=id_column is not None, overwrite=overwrite)
+    Console().say(f"{total} sentence{'s' * (total != 1)} -> {output}")
+    notes = [*options.together(gathered, total), *(options.notes_of(done) if done else ())]
+    options.report(notes, classifier.signature_, far=done.report.far if done else 0, total=total)
 
 
-def _from_encoded(classifier: Sen2ProClassifier, path: str | Path) -> Iterator[tuple[list[Record], Array64]]:
-    """Yield the rows of a file or folder of Gaussians, which are not encoded again, with their probabilities."""
+def _predict(classifier: Sen2ProClassifier, source: Reader[Record], number: int | None) -> Predicted:
+    """Yield the sentences of a file with their probabilities."""
+    chunk = None
+    with progress(number, None, unit="sentences") as advance:
+        for chunk in source.chunks(_CHUNK):
+            yield chunk, classifier.predict_proba([record.text for record in chunk], show_progress_bar=False)
+            advance(len(chunk))
+    if chunk is None:
+        raise _is_empty(source)
+
+
+def _predict_encoded(classifier: Sen2ProClassifier, path: str | Path) -> Predicted:
+    """Yield the rows of a file or folder of Gaussians with their probabilities."""
     from sen2pro.gaussian import Gaussian
     from sen2pro.io.gaussians import stream
     from sen2pro.io.shards import outline
@@ -225,92 +213,31 @@ def _from_encoded(classifier: Sen2ProClassifier, path: str | Path) -> Iterator[t
             advance(len(records))
 
 
-@app.command()
-def predict(
-    folder: _Folder,
-    input: Annotated[
-        str,
-        Argument(
-            help="Sentences: text, CSV, TSV, JSONL or Parquet; - is standard input. With --workers also a folder or a "
-            "pattern."
-        ),
-    ],
-    output: Annotated[str, Argument(help="A .csv, .tsv or .jsonl file; JSONL has all probabilities.")],
-    column: options.Column = None,
-    longest_line: options.LongestLine = LONGEST_LINE,
-    id_column: Annotated[str | None, Option(help="Column with ids to keep; they come first.")] = None,
-    skip_blank: options.SkipBlank = False,
-    overwrite: options.Overwrite = False,
-    model: _Encoder = None,
-    encoded: Annotated[
-        bool, Option("--encoded", help="The input is what sen2pro encode wrote, a file or a folder of shards.")
-    ] = False,
-    workers: Workers = None,
-    restart: Restart = False,
-) -> None:
-    """Predict the class of each sentence of a file, with its probability.
+def _check_encoded(path: str | Path, *, ids: bool) -> None:
+    """Refuse a file of Gaussians that is damaged or lacks texts or ids, before a classifier is loaded."""
+    from sen2pro.io.gaussians import stream
+    from sen2pro.io.shards import outline
 
-    Streams: memory does not grow with the file. The output has the columns text, label (what was predicted) and
-    probability; it appears under its name only when it is complete.
-
-    With --workers, the sentences are encoded first, into OUTPUT.parts. A run that was stopped or killed resumes when
-    you run the same command again.
-    """
-    from sen2pro.jobs import shards_for
-
-    first = encode_first(workers, restart=restart, encoded=encoded)
-    path = options.check_output(output, (".csv", ".tsv", ".jsonl"), [input], overwrite=overwrite)
-    reading: dict[str, Any] = {
-        "column": column, "id_column": id_column, "skip_blank": skip_blank, "longest_line": longest_line,
-    }  # fmt: skip
-    ids = id_column is not None
-    done: Summary | None = None
-    with options.notes() as gathered, ExitStack() as until_written:
-        if encoded:
-            if column or id_column not in (None, "id"):
-                raise Sen2ProError("what sen2pro encode wrote has its own columns, text and id; name no other")
-            _check_encoded(input, ids=ids)
-            classifier = _classifier(folder, model)
-            predicted = _from_encoded(classifier, input)
-        elif first:
-            classifier = _classifier(folder, model)
-            run = shards_for(classifier.encoder, input, path, workers=workers or 1, restart=restart, **reading)
-            done = until_written.enter_context(run)
-            if not done.report.rows:
-                until_written.close()  # there is nothing to go on with
-                raise Sen2ProError(f"there are no sentences in {input}")
-            _check_encoded(done.output, ids=ids)  # parts of an earlier run may be damaged
-            predicted = _from_encoded(classifier, done.output)
-        else:
-            classifier, predicted = _load(folder, model, sentences(input, **reading))
-        total = _write(path, classifier.classes_.tolist(), predicted, ids=ids, overwrite=overwrite)
-    Console().say(f"{total} sentence{'s' * (total != 1)} -> {output}")
-    notes = [*options.together(gathered, total), *(notes_of(done) if done else ())]
-    options.report(notes, classifier.signature_, far=done.report.far if done else 0, total=total)
+    found = outline(path)
+    if "text" not in found.strings or (ids and "id" not in found.strings):
+        raise Sen2ProError(f"{path} keeps no {'texts' if 'text' not in found.strings else 'ids'}; encode with them")
+    if not found.rows:
+        raise Sen2ProError(f"there are no sentences in {path}")
+    for _ in stream(path, _CHUNK):
+        pass  # the end of this pass compares the digest
 
 
-def _write(
-    path: Path, classes: list[Any], predicted: Iterator[tuple[list[Record], Array64]], *, ids: bool,
-    overwrite: bool,
-) -> int:  # fmt: skip
-    """Write the predictions, and return how many there are."""
-    suffix, total = path.suffix.lower(), 0
-    names = [*(["id"] if ids else []), "text", "label", "probability"]
-    with replacing(path, overwrite=overwrite) as part, part.open("w", encoding="utf-8", newline="") as file:
-        table = csv.DictWriter(file, names, delimiter="\t" if suffix == ".tsv" else ",", lineterminator="\n")
-        if suffix != ".jsonl":
-            table.writeheader()
+def _write(path: Path, classes: list[str | int], predicted: Predicted, *, ids: bool, overwrite: bool) -> int:
+    """Write the predictions; return their number."""
+    total = 0
+    columns = {**({"id": None} if ids else {}), "text": None, "label": None, "probability": 6}
+    with new_table(path, columns, overwrite=overwrite) as write:
         for chunk, probabilities in predicted:
             total += len(chunk)
             for record, row in zip(chunk, probabilities.tolist(), strict=True):
                 label, best = max(zip(classes, row, strict=True), key=itemgetter(1))
-                line = {**({"id": record.id} if ids else {}), "text": record.text, "label": label}
-                if suffix != ".jsonl":
-                    table.writerow({**line, "probability": f"{best:.6f}"})
-                    continue
-                each = {name: round(p, 6) for name, p in zip(classes, row, strict=True)}
-                line |= {"probability": each[label], "probabilities": each}
-                file.write(json.dumps(line, ensure_ascii=False) + "\n")
+                line = {**({"id": record.id} if ids else {}), "text": record.text, "label": label, "probability": best}
+                write({**line, "probabilities": {name: round(p, 6) for name, p in zip(classes, row, strict=True)}})
     return total
 
 
@@ -323,9 +250,9 @@ def evaluate(
     label_column: _LabelColumn = "label",
     model: _Encoder = None,
 ) -> None:
-    """Say how good a classifier is on labelled sentences: accuracy, log-loss, calibration, each class.
+    """Evaluate a classifier on labelled sentences: accuracy, log-loss, calibration, each class.
 
-    Labels are compared as texts, so a CSV file will do for a classifier whose classes are numbers.
+    Labels are compared as texts, so a CSV file works for a classifier whose classes are numbers.
     """
     source = labelled(data, column, label_column, longest_line=longest_line)
     found = _read(source)
@@ -335,15 +262,61 @@ def evaluate(
     names = [str(name) for name in classifier.classes_.tolist()]
     numbers = {name: i for i, name in enumerate(names)}
     _check_known(source, found, numbers)
-    truth = np.array([numbers[str(each.label)] for each in found])
     parts: list[Array64] = []
     with options.notes() as gathered, progress(len(found), None, unit="sentences") as advance:
         for start in range(0, len(found), _CHUNK):
             texts = [each.text for each in found[start : start + _CHUNK]]
             parts.append(classifier.predict_proba(texts, show_progress_bar=False))
             advance(len(texts))
-    _print_measures(np.concatenate(parts), truth, names)
-    options.report(options.together(gathered, len(truth)), classifier.signature_)
+    _print_measures(np.concatenate(parts), np.array([numbers[str(each.label)] for each in found]), names)
+    options.report(options.together(gathered, len(found)), classifier.signature_)
+
+
+def _classifier(folder: str, model: str | None) -> Sen2ProClassifier:
+    from sen2pro.classification import Sen2ProClassifier
+
+    return Sen2ProClassifier.load(folder, model=model)
+
+
+def _read(source: Reader[Labelled]) -> list[Labelled]:
+    found = list(source)
+    if not found:
+        raise _is_empty(source)
+    return found
+
+
+def _is_empty(source: Reader[R]) -> Sen2ProError:
+    return Sen2ProError(f"there are no sentences in {source.name}")
+
+
+def _check_classes(source: Reader[Labelled], found: Sequence[Labelled], *, choose: bool) -> None:
+    """Refuse labels from which nothing can be learned: one class, or one example per class to choose settings by."""
+    counts = Counter(str(each.label) for each in found)
+    if len(counts) < 2:
+        what = f"all {len(found)} labels are {found[0].label!r}; it takes two classes to tell apart"
+        raise Sen2ProError(f"{source.name}: {what}")
+    single = [each for each in found if counts[str(each.label)] == 1 and choose]
+    why = "settings are chosen by cross-validation, which takes at least 2 of each class"
+    remedy = "add one, leave the class out, or pass a file to choose by with --validation"
+    _refuse(source, single, "class", "has one example", f"{why}: {remedy}")
+
+
+def _check_known(source: Reader[Labelled], found: Iterable[Labelled], classes: Collection[str]) -> None:
+    """Refuse labels that are not among the classes."""
+    unknown: dict[str, Labelled] = {}
+    for each in found:
+        if str(each.label) not in classes:
+            unknown.setdefault(str(each.label), each)
+    remedy = "Correct it, leave such rows out, or train with examples of it"
+    known = f"the classes are: {join_names(list(classes))}. {remedy}"
+    _refuse(source, list(unknown.values()), "label", "was never seen in training", known)
+
+
+def _refuse(source: Reader[Labelled], rows: list[Labelled], kind: str, what: str, remedy: str) -> None:
+    if rows:
+        first, *more = rows
+        others = f" (also: {join_names([each.label for each in more])})" if more else ""
+        raise Sen2ProError(f"{source.name}, {first.place}: {kind} {first.label!r} {what}{others}; {remedy}")
 
 
 def _print_measures(probabilities: Array64, truth: Labels, names: list[str]) -> None:

@@ -30,7 +30,7 @@ SENTENCES = [
 
 @options.with_settings("model", "samples", "seed")
 def demo(
-    settings: dict[str, Any],
+    settings: options.Chosen,
     output: Annotated[str, Option("--output", "-o", help="Where to put the picture.")] = "sen2pro_demo.png",
 ) -> None:
     """Show what sen2pro does, on a dozen sentences: a table and a picture."""

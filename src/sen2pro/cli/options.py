@@ -22,22 +22,42 @@ from sen2pro.io.atomic import check_path
 from sen2pro.settings import Settings
 
 if TYPE_CHECKING:
+    from sen2pro.jobs import Summary
     from sen2pro.model import Sen2Pro
 
+Chosen = dict[str, Any]
+"""The settings that a command was given, by name."""
+INPUT = "Text (one sentence per line), CSV, TSV, JSONL or Parquet, plain or .gz"
+OneInput = Annotated[
+    str, typer.Argument(help=f"{INPUT}; - is standard input. With --workers, a folder or a pattern too.")
+]
+IN_ONE_PASS = ("model", "head", "pooling", "device", "revision", "trust_remote_code", "allow_pickle")
 _FIELDS = {each.name: each for each in fields(Settings)}
 NAMES = tuple(name for name, each in _FIELDS.items() if each.metadata["help"])
 COLUMN = "Column with the sentences. (default: text, sentence or the only one)"
 Column = Annotated[str | None, typer.Option("--column", "-c", help=COLUMN)]
-LongestLine = Annotated[int, typer.Option(help="Most bytes that a line, or a field of a table, may have.", min=1)]
-SkipBlank = Annotated[bool, typer.Option("--skip-blank", help="Pass over blank sentences.")]
+LongestLine = Annotated[int, typer.Option(help="Maximum number of bytes of a line, or of a field of a table.", min=1)]
+SkipBlank = Annotated[bool, typer.Option("--skip-blank", help="Skip blank sentences.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the output if it exists.")]
+Workers = Annotated[int | None, typer.Option(help="Number of processes, each with one thread.", min=1)]
+Restart = Annotated[bool, typer.Option("--restart", help="Delete an unfinished run and start again.")]
+Encoded = Annotated[
+    bool, typer.Option("--encoded", help="The input is an output of sen2pro encode: Parquet, or a folder of shards.")
+]
+Name = Annotated[str, typer.Option(help="Name of the table or collection in a database.")]
 Certainty = Annotated[
-    float, typer.Option(help="Confidence level of the guarantee (0.95: it fails for at most 1 in 20 sets of labels).")
+    float,
+    typer.Option(help="Confidence level of the guarantee (0.95: it fails for at most 1 in 20 sets of labels)."),
 ]
 PairMethod = Annotated[
     str,
-    typer.Option(help="auto (one-pass if there is a head and no --samples), one-pass, sampling."),
+    typer.Option(help="auto (one-pass if there is a head and no --samples), one-pass or sampling."),
 ]
+
+
+def reading(column: str | None, id_column: str | None, skip_blank: bool, longest_line: int) -> dict[str, Any]:
+    """Return how to read a file of sentences: arguments of `sentences`."""
+    return {"column": column, "id_column": id_column, "skip_blank": skip_blank, "longest_line": longest_line}
 
 
 def _option(each: Field[Any]) -> Parameter:
@@ -135,6 +155,15 @@ def check_output(output: str, suffixes: Sequence[str], inputs: Sequence[str] = (
     return path
 
 
+def encode_first(workers: int | None, *, restart: bool, encoded: bool) -> bool:
+    """Return whether a command encodes its input into files before it uses them; `encoded`: the input is encoded."""
+    if workers is not None and encoded:
+        raise Sen2ProError("with --encoded nothing is left to encode; leave --workers out")
+    if restart and workers is None:
+        raise Sen2ProError("--restart is for runs with --workers; other runs leave no parts behind")
+    return workers is not None
+
+
 @contextmanager
 def notes() -> Iterator[list[Sen2ProWarning]]:
     """Gather what the library warns of, to be printed with the result and not in the middle of it."""
@@ -150,6 +179,13 @@ def together(gathered: list[Sen2ProWarning], total: int) -> list[Sen2ProWarning]
     cut = [note for note in gathered if isinstance(note, TruncationWarning)]
     others = [note for note in gathered if not isinstance(note, TruncationWarning)]
     return [*others, *(TruncationWarning(sum(note.count for note in cut), total, one.limit) for one in cut[:1])]
+
+
+def notes_of(done: Summary) -> list[Sen2ProWarning]:
+    """Return the warnings of a run that encoded files: about texts that were cut, and all others."""
+    report = done.report
+    cut = [TruncationWarning(report.cut, report.rows, report.limit)] if report.cut else []
+    return [*map(Sen2ProWarning, report.notes), *cut]
 
 
 def signature_in_one_pass(model: Any) -> object:

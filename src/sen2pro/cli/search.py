@@ -1,94 +1,220 @@
-"""`sen2pro search`: ask an index."""
+"""`sen2pro index`, `search` and `dedup`: make an index, ask it, and find near duplicates."""
 
-import csv
+from __future__ import annotations
+
 import json
 import sys
-from contextlib import suppress
-from typing import Annotated, Any
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from itertools import tee
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
 from sen2pro.calibration.guarantee import CERTAINTY
 from sen2pro.cli import options
 from sen2pro.cli.terminal import Console, in_flags
-from sen2pro.errors import Sen2ProError, Sen2ProWarning
-from sen2pro.io.atomic import replacing
+from sen2pro.errors import Sen2ProError, Sen2ProWarning, one_of
 from sen2pro.io.inputs import Reader, Record, sentences
+from sen2pro.io.rows import LONGEST_LINE
+from sen2pro.io.tables import SUFFIXES, new_table
 from sen2pro.progress import progress
 
+if TYPE_CHECKING:
+    from sen2pro.jobs import Summary
+    from sen2pro.model import Sen2Pro
+    from sen2pro.search import Index
+    from sen2pro.search.duplicates import Duplicates
+    from sen2pro.search.results import Result
+
+Value = str | int | float | bool
 _CHUNK = 256  # queries at once
-_COLUMNS = ("query", "answer_id", "answer", "probability", "similarity")
+_SHOWN = 5  # groups of duplicates that are printed
+_ANSWERS = {"query": None, "answer_id": None, "answer": None, "probability": 4, "similarity": 4}
+_GROUPS = ("id", "text", "keep", "group", "probability")
 _UNCALIBRATED = (
-    "nothing is calibrated for this model and ranking, so there are no probabilities and the first hit is always the "
-    "answer. Label queries, and pass --confidence"
+    "there is no calibration for this model and ranking, so there are no probabilities, and the first hit is always "
+    "the answer. Label queries, fit a SearchConfidence, and pass --confidence"
 )
 
 
-@options.with_settings("model", "head", "pooling", "device", "revision", "trust_remote_code", "allow_pickle")
+_Kind = Annotated[str | None, Option(help="flat or hnsw (a graph). (default: flat in a folder, hnsw in a database)")]
+_Rerank = Annotated[
+    str | None, Option(help="A distance that ranks the nearest texts again: eq6, wasserstein, ... (default: none)")
+]
+_Metadata = Annotated[
+    list[str] | None, Option(help="Column to keep and to filter by; may be repeated. (--encoded: all that were kept)")
+]
+
+
+@options.with_settings(*options.IN_ONE_PASS)
+def index(
+    settings: options.Chosen,
+    input: options.OneInput,
+    output: Annotated[str, Argument(help="A new folder, or an address: postgresql://... or qdrant://...")],
+    column: options.Column = None,
+    id_column: Annotated[str | None, Option(help="Column with ids. (default: the number of the row, from 0)")] = None,
+    metadata: _Metadata = None,
+    name: options.Name = "sen2pro",
+    kind: _Kind = None,
+    rerank: _Rerank = None,
+    encoded: options.Encoded = False,
+    duplicates: Annotated[str, Option(help="refuse or replace duplicate ids.")] = "refuse",
+    skip_blank: options.SkipBlank = False,
+    longest_line: options.LongestLine = LONGEST_LINE,
+    overwrite: options.Overwrite = False,
+    workers: options.Workers = None,
+    restart: options.Restart = False,
+) -> None:
+    """Make an index of a file, for sen2pro search.
+
+    Memory holds the index and nothing else that grows. With an address the texts go into a database.
+
+    With --workers, the texts are encoded first, into OUTPUT.parts (for a database NAME.parts in the current folder).
+    A run that was stopped or killed resumes when you run the same command again. Such a run has no plain vectors, so
+    documents are ranked by the cosine of their means.
+    """
+    from sen2pro.search.index import Index, search_model
+    from sen2pro.search.stores import is_address
+    from sen2pro.search.stores.faiss_folder import check_target
+
+    first = options.encode_first(workers, restart=restart, encoded=encoded)
+    store = output if is_address(output) else None
+    if store is None:
+        check_target(output, overwrite=overwrite)
+    make: dict[str, Any] = {
+        "store": store, "name": name, "kind": kind, "rerank": rerank, "duplicates": duplicates, "overwrite": overwrite,
+        "allow_pickle": settings["allow_pickle"],
+    }  # fmt: skip
+    reading = options.reading(column, id_column, skip_blank, longest_line)
+    done: Summary | None = None
+    with options.notes() as gathered, ExitStack() as until_saved:
+        if encoded:
+            if column or id_column:
+                raise Sen2ProError("a file of sen2pro encode has its own columns; leave --column and the like out")
+            made = Index.from_file(options.load(**settings), input, metadata=metadata, **make)
+        elif first:
+            from sen2pro.jobs import shards_for
+
+            kept, model = metadata or [], options.load(**settings)
+            _check_before(model, kept, make)
+            reading |= {"keep": kept, "workers": workers or 1, "restart": restart}
+            done = until_saved.enter_context(
+                shards_for(search_model(model), input, name if store else output, **reading)
+            )
+            made = Index.from_file(model, done.output, metadata=kept, **make)
+        else:
+            source = sentences(input, keep=metadata or (), **reading)
+            number = source.count()
+            made = _build(source, number, options.load(**settings), make, ids=bool(id_column), metadata=bool(metadata))
+        if store is None:
+            made.save(output, overwrite=overwrite)
+    total, signature = len(made), made.signature
+    made.close()
+    Console().say(f"{total} text{'s' * (total != 1)} -> {output}")
+    notes = [*options.together(gathered, total), *(options.notes_of(done) if done else ())]
+    options.report(notes, signature, far=done.report.far if done else 0, total=total)
+
+
+def _build(
+    source: Reader[Record], number: int | None, model: Sen2Pro, make: dict[str, Any], *, ids: bool, metadata: bool
+) -> Index:
+    """Make an index of a file, which is read once: `tee` keeps the rows of one batch."""
+    from sen2pro.search.index import Index
+
+    copies = iter(tee(source, 1 + ids + metadata))
+    texts = (record.text for record in next(copies))
+    names = (record.id for record in next(copies)) if ids else None
+    kept = (record.metadata for record in next(copies)) if metadata else None
+    return Index.build(model, texts, ids=names, metadata=kept, total=number, **make)
+
+
+def _check_before(model: Sen2Pro, metadata: list[str], make: dict[str, Any]) -> None:
+    """Raise if the index cannot be made, before hours are spent on encoding."""
+    from sen2pro.search.documents import check_key
+    from sen2pro.search.index import DUPLICATES, describe, prompt_of_documents
+    from sen2pro.search.stores import check_new
+
+    if prompt := prompt_of_documents(model):
+        raise Sen2ProError(
+            f"this model puts {prompt!r} before each document, which workers cannot; leave --workers out"
+        )
+    for key in metadata:
+        check_key(key)
+    one_of("duplicates", make["duplicates"], DUPLICATES)
+    describe(model, make["store"], make["kind"], make["rerank"], "mean-cosine")
+    check_new(make["store"], make["name"], overwrite=make["overwrite"], allow_pickle=make["allow_pickle"])
+
+
+@options.with_settings(*options.IN_ONE_PASS)
 def search(
-    settings: dict[str, Any],
+    settings: options.Chosen,
     index: Annotated[str, Argument(help="The folder of sen2pro index, or the address of a database.")],
-    queries: Annotated[list[str] | None, Argument(help="What to look for.", metavar="[QUERY]...")] = None,
-    hits: Annotated[int, Option("--hits", "-k", help="How many hits of each query.", min=1)] = 5,
+    queries: Annotated[list[str] | None, Argument(help="Texts to search for.", metavar="[QUERY]...")] = None,
+    hits: Annotated[int, Option("--hits", "-k", help="Number of hits per query.", min=1)] = 5,
     where: Annotated[
-        list[str] | None, Option(help="What the metadata must be: lang=en; may be given again.", metavar="KEY=VALUE")
+        list[str] | None,
+        Option(help="Keep only texts with this metadata: lang=en; may be repeated.", metavar="KEY=VALUE"),
     ] = None,
     precision: Annotated[
-        float | None, Option(help="Answer only at this precision. (default: a hit more likely right than not)")
+        float | None, Option(help="Answer only at this precision. (default: if a hit is more likely right than not)")
     ] = None,
     certainty: options.Certainty = CERTAINTY,
     confidence: Annotated[
-        str | None, Option(help="Folder of a SearchConfidence. (default: the one saved with the index, or what ships)")
+        str | None,
+        Option(help="Folder of a SearchConfidence. (default: the one saved with the index, or the built-in one)"),
     ] = None,
     batch: Annotated[
         tuple[str, str] | None, Option(help="A file of queries, and a .csv, .tsv or .jsonl file.", metavar="IN OUT")
     ] = None,
     column: options.Column = None,
-    name: Annotated[str, Option(help="Of the table or collection in a database.")] = "sen2pro",
-    as_json: Annotated[bool, Option("--json", help="Print JSON, a line for each query.")] = False,
+    name: options.Name = "sen2pro",
+    as_json: Annotated[bool, Option("--json", help="Print JSON, one line per query.")] = False,
     overwrite: options.Overwrite = False,
 ) -> None:
-    """Find texts, each with the probability that it is right, or say that there is no good match."""
+    """Find texts, each with the probability that it is right, or report that there is no good match."""
     if (batch is None) == (not queries):
         raise Sen2ProError("give a query, or --batch with a file of queries and one for the answers")
     path = source = None
     if batch is not None:
-        path = options.check_output(batch[1], (".csv", ".tsv", ".jsonl"), [batch[0]], overwrite=overwrite)
+        path = options.check_output(batch[1], SUFFIXES, [batch[0]], overwrite=overwrite)
         source = sentences(batch[0], column)
         number = source.count()
-    asked: dict[str, Any] = {
-        "k": hits, "where": _where(where or []), "precision": precision, "certainty": certainty
-    }  # fmt: skip
+    asked: dict[str, Any] = {"k": hits, "where": _where(where or []), "precision": precision, "certainty": certainty}
     from sen2pro.search.index import Index
 
     with options.notes() as gathered:
         found = Index.open(
             index, options.load(**settings), name=name, confidence=confidence, allow_pickle=settings["allow_pickle"]
         )
+
+        def ask(texts: list[str]) -> list[Result]:
+            return found.search(texts, **asked)
+
         if source is None or path is None:
-            results = found.search(queries or [], **asked)
-            answered = sum(result.answer is not None for result in results)
+            results = ask(queries or [])
         else:
             with progress(number, None, threshold=2 * _CHUNK, unit="queries", title="searching") as advance:
-                total, answered = _into(path, found, source, asked, advance, overwrite=overwrite)
+                total, answered = _write_answers(path, ask, source, advance, overwrite=overwrite)
     if path is not None:
         Console().say(f"{total} quer{'ies' if total != 1 else 'y'} -> {path}: {answered} with an answer")
     elif as_json:
         for result in results:
             print(json.dumps(result.to_json(), ensure_ascii=False))
         for text in dict.fromkeys(map(str, gathered)):
-            print(f"note: {in_flags(text)}", file=sys.stderr)  # standard output is JSON alone
+            print(f"note: {in_flags(text)}", file=sys.stderr)  # standard output is JSON only
         return
     else:
-        _show(results)
+        _print_hits(results)
     if not found.calibrated:
         gathered.append(Sen2ProWarning(_UNCALIBRATED))
     options.report(gathered, found.signature)
 
 
-def _where(pairs: list[str]) -> dict[str, Any] | None:
-    """Read KEY=VALUE; 1999 and true mean the text too, since a table of texts (CSV) has no numbers."""
-    found: dict[str, list[Any]] = {}
+def _where(pairs: list[str]) -> dict[str, list[Value]] | None:
+    """Read KEY=VALUE; 1999 and true mean the text too, because all values of a CSV file are texts."""
+    found: dict[str, list[Value]] = {}
     for pair in pairs:
         key, equals, text = pair.partition("=")
         if not equals:
@@ -101,7 +227,7 @@ def _where(pairs: list[str]) -> dict[str, Any] | None:
     return found or None
 
 
-def _show(results: list[Any]) -> None:
+def _print_hits(results: list[Result]) -> None:
     from rich.table import Column, Table
     from rich.text import Text
 
@@ -116,37 +242,129 @@ def _show(results: list[Any]) -> None:
             Column("text", ratio=1, overflow="ellipsis", no_wrap=True), box=None,
         )  # fmt: skip
         for hit in result:
-            sure = "–" if hit.probability is None else f"{100 * hit.probability:.0f} %"
+            probability = "–" if hit.probability is None else f"{100 * hit.probability:.0f} %"
             style = "" if answer is not None and hit is result[0] else "dim"
-            table.add_row(sure, f"{hit.similarity:.3f}", Text(hit.id), Text(hit.text), style=style)
+            table.add_row(probability, f"{hit.similarity:.3f}", Text(hit.id), Text(hit.text), style=style)
         console.print(table)
 
 
-def _into(
-    path: Any, index: Any, source: Reader[Record], asked: dict[str, Any], advance: Any, *, overwrite: bool
+def _write_answers(
+    path: Path, ask: Callable[[list[str]], list[Result]], source: Reader[Record], advance: Callable[[float], None], *,
+    overwrite: bool,
 ) -> tuple[int, int]:  # fmt: skip
-    """Write the answers of a file of queries; return how many queries there were, and how many have an answer."""
+    """Write the answers to a file of queries; return the numbers of queries and of answers."""
     total = answered = 0
-    suffix = path.suffix.lower()
-    with replacing(path, overwrite=overwrite) as part, part.open("w", encoding="utf-8", newline="") as file:
-        table = csv.writer(file, delimiter="\t" if suffix == ".tsv" else ",", lineterminator="\n")
-        if suffix != ".jsonl":
-            table.writerow(_COLUMNS)
+    whole = path.suffix.lower() == ".jsonl"
+    with new_table(path, dict.fromkeys(_ANSWERS) if whole else _ANSWERS, overwrite=overwrite) as write:
         for records in source.chunks(_CHUNK):
-            for result in index.search([record.text for record in records], **asked):
+            for result in ask([record.text for record in records]):
                 total, answered = total + 1, answered + (result.answer is not None)
-                if suffix == ".jsonl":
-                    file.write(json.dumps(result.to_json(), ensure_ascii=False) + "\n")
-                else:
-                    table.writerow(_row(result))
+                write(result.to_json() if whole else _answer(result))
             advance(len(records))
         if not total:
-            raise Sen2ProError(f"there are no queries in {source.path}")
+            raise Sen2ProError(f"there are no queries in {source.name}")
     return total, answered
 
 
-def _row(result: Any) -> tuple[str, ...]:
-    answer, best = result.answer, result[0] if len(result) else None
-    sure = "" if best is None or best.probability is None else f"{best.probability:.4f}"
-    near = "" if best is None else f"{best.similarity:.4f}"
-    return result.query, answer.id if answer else "", answer.text if answer else "", sure, near
+def _answer(result: Result) -> dict[str, str | float | None]:
+    row: dict[str, str | float | None] = {"query": result.query}
+    if result.answer is not None:
+        row |= {"answer_id": result.answer.id, "answer": result.answer.text}
+    if len(result):
+        row |= {"probability": result[0].probability, "similarity": result[0].similarity}
+    return row
+
+
+@options.with_settings(*options.IN_ONE_PASS)
+def dedup(
+    settings: options.Chosen,
+    input: Annotated[str, Argument(help=f"{options.INPUT}.")],
+    output: Annotated[str, Argument(help="A .csv, .tsv or .jsonl file: id, text, keep, group, probability.")],
+    precision: Annotated[
+        float | None,
+        Option(
+            help="Minimum share of duplicates among the dropped texts. (default: 0.95 with --confidence, 0.8 without)"
+        ),
+    ] = None,
+    certainty: options.Certainty = CERTAINTY,
+    confidence: Annotated[
+        str | None, Option(help="Folder of sen2pro calibrate. (default: built-in probabilities, without a guarantee)")
+    ] = None,
+    column: options.Column = None,
+    id_column: Annotated[str | None, Option(help="Column with ids. (default: the number of the row, from 1)")] = None,
+    kept_only: Annotated[bool, Option("--kept-only", help="Write only the texts that are kept.")] = False,
+    skip_blank: options.SkipBlank = False,
+    longest_line: options.LongestLine = LONGEST_LINE,
+    overwrite: options.Overwrite = False,
+) -> None:
+    """Find near duplicates, keep the first of each group, and list the dropped texts.
+
+    A group has the id of the text that is kept. The probability says how likely a text means the same as that one.
+    """
+    path = options.check_output(output, SUFFIXES, [input], overwrite=overwrite)
+    source = sentences(input, column, id_column, skip_blank=skip_blank, longest_line=longest_line)
+    if input == "-":
+        raise Sen2ProError("sen2pro dedup reads its input twice, so it takes a file and not standard input")
+    number = source.count()
+    if not number:
+        raise Sen2ProError(f"there are no sentences in {input}")
+    from sen2pro.search.duplicates import find_duplicates
+
+    with options.notes() as gathered:
+        model = options.load(**settings)
+        found = find_duplicates(
+            model, (record.text for record in source), precision=precision, certainty=certainty, confidence=confidence,
+            total=number,
+        )  # fmt: skip
+        shown = _write_groups(path, source, found, kept_only, overwrite=overwrite)
+    _print_groups(shown, found)
+    console = Console()
+    console.say(f"{number} texts -> {output}: {len(found.kept)} kept, {len(found.dropped)} dropped")
+    if found.rule is not None:
+        console.say(
+            f"At least {100 * found.rule.target:g} % of the dropped texts are duplicates, with a confidence level of "
+            f"{100 * certainty:g} %, if the confidence was fitted on pairs like these."
+        )
+    options.report(options.together(gathered, number), options.signature_in_one_pass(model))
+
+
+def _write_groups(
+    path: Path, source: Reader[Record], found: Duplicates, kept_only: bool, *, overwrite: bool
+) -> dict[int, str]:  # fmt: skip
+    """Write the table; return the texts of the groups to print."""
+    duplicates, firsts = {each.row: each for each in found.dropped}, {each.like for each in found.dropped}
+    wanted = {row for first, group in list(found.groups.items())[:_SHOWN] for row in (first, *(e.row for e in group))}
+    names, shown = dict[int, str](), dict[int, str]()
+    with new_table(path, dict.fromkeys(_GROUPS), overwrite=overwrite) as write:
+        for number, record in enumerate(source):
+            id = record.id if record.id is not None else str(number + 1)
+            if number in firsts:
+                names[number] = id
+            if number in wanted:
+                shown[number] = record.text
+            one = duplicates.get(number)
+            if one is None:
+                write(dict(zip(_GROUPS, (id, record.text, True, id, None), strict=True)))
+            elif not kept_only:
+                cells = (id, record.text, False, names[one.like], round(one.probability, 4))
+                write(dict(zip(_GROUPS, cells, strict=True)))
+    return shown
+
+
+def _print_groups(texts: dict[int, str], found: Duplicates) -> None:
+    """Print the first groups."""
+    from rich.table import Column, Table
+    from rich.text import Text
+
+    table = Table(Column("probability", justify="right"), Column("text", overflow="ellipsis", no_wrap=True), box=None)
+    for first, group in list(found.groups.items())[:_SHOWN]:
+        table.add_row("kept", Text(texts[first]))
+        for each in group[:_SHOWN]:
+            table.add_row(f"{100 * each.probability:.0f} %", Text(texts[each.row]), style="dim")
+        if len(group) > _SHOWN:
+            table.add_row("", f"and {len(group) - _SHOWN} more", style="dim")
+    if found.dropped:
+        Console(wide=120).print(table)
+        more = len(found.groups) - _SHOWN
+        if more > 0:
+            Console().say(f"... and {more} more groups")

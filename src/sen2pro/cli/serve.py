@@ -21,7 +21,7 @@ from sen2pro.server.serving import Serving
 
 if TYPE_CHECKING:
     from sen2pro.classification import Sen2ProClassifier
-    from sen2pro.server.auth import Keys
+    from sen2pro.server.auth import ApiKeys
 
 _HELP = {each.name: each.metadata["help"] for each in fields(Serving)}
 PortFile = Annotated[str | None, Option(help="File to write the port to, once the server listens.")]
@@ -29,7 +29,7 @@ PortFile = Annotated[str | None, Option(help="File to write the port to, once th
 
 @options.with_settings(without=("method",), more={"serving": Serving})
 def serve(
-    settings: dict[str, Any],
+    settings: options.Chosen,
     serving: dict[str, Any],
     method: options.PairMethod = "auto",
     key_file: Annotated[
@@ -48,9 +48,9 @@ def serve(
     The server listens on 127.0.0.1 unless you pass --host. On SIGTERM it finishes running requests. It logs lines of
     JSON, without texts, to standard error. docs/serving.md has examples.
     """
-    from sen2pro.server.auth import Keys
+    from sen2pro.server.auth import ApiKeys
 
-    chosen, keys, run, console = Serving(**serving), Keys.read(key_file), _server("server"), Console(stderr=True)
+    chosen, keys, run, console = Serving(**serving), ApiKeys.read(key_file), _server("server"), Console(stderr=True)
     with options.notes() as gathered:
         model = options.load_for_pairs(method, settings)
         found = trained = None
@@ -70,7 +70,7 @@ def serve(
 
 @options.with_settings("model", "samples", "head", "device", "revision", "trust_remote_code", "allow_pickle")
 def page(
-    settings: dict[str, Any],
+    settings: options.Chosen,
     host: Annotated[str, Option(help=_HELP["host"])] = Serving.host,
     port: Annotated[int | None, Option(help="Port to listen on. (default: 8080, or a free one if it is taken)")] = None,
     method: options.PairMethod = "auto",
@@ -87,10 +87,10 @@ def page(
     """
     console = Console(stderr=True)
     console.say(f"Loading the model {settings['model']} ...")
-    from sen2pro.server.auth import Keys
+    from sen2pro.server.auth import ApiKeys
 
     chosen = Serving(host=host, port=_free_port(host) if port is None else port)
-    keys, run = Keys.read(key_file), _server("page")
+    keys, run = ApiKeys.read(key_file), _server("page")
     with options.notes() as gathered:
         model = options.load_for_pairs(method, settings)
     _print_notes(console, chosen, keys, gathered)
@@ -115,7 +115,7 @@ def _server(extra: str) -> Callable[..., bool]:
     return run
 
 
-def _print_notes(console: Console, chosen: Serving, keys: Keys, gathered: list[Sen2ProWarning]) -> None:
+def _print_notes(console: Console, chosen: Serving, keys: ApiKeys, gathered: list[Sen2ProWarning]) -> None:
     """Print warnings, first that anybody can reach the server."""
     if not chosen.is_local and not len(keys):
         console.say("note: other machines can reach the server without a key; pass --key-file", style="yellow")

@@ -74,7 +74,7 @@ class Encoder:
         self.unit, self.truncate_dim, self.trained_with_dropout = (
             found.unit, found.truncate_dim, found.trained_with_dropout
         )  # fmt: skip
-        self.prompts: Mapping[str, str | None] = found.prompts
+        self.prompts: Mapping[str, str | None] = dict(found.prompts)
         self.default_prompt_name = found.default_prompt_name
 
     def _find_name(self, model: Any) -> str:

@@ -107,20 +107,20 @@ class TransformersModel:
         with usable(folder):
             self._take_apart()
             self.tokenizer = LibraryTokenizer(self.source_tokenizer)
+            self.family = str(getattr(self.network.config, "model_type", "unknown"))
+            modes = next((m.pooling_mode for m in self.tail if hasattr(m, "pooling_mode")), "mean")
+            self.pooling_name = self.pooling or (modes if isinstance(modes, str) else "+".join(modes))
             check_vocabulary(self.tokenizer, _embedding_rows(self.network), folder)
             if self.max_length < 1 or (self.truncate_dim is not None and self.truncate_dim < 1):
-                limits = (
-                    f"the longest input ({self.max_length} tokens) and the dimensions to keep ({self.truncate_dim})"
+                raise Sen2ProError(
+                    f"the longest input ({self.max_length} tokens) and the dimensions to keep ({self.truncate_dim}) "
+                    "must be at least 1"
                 )
-                raise Sen2ProError(f"{limits} must be at least 1")
         if settings.device is not None:
             try:
                 source.to(settings.device)
             except (RuntimeError, AssertionError) as error:  # torch asserts that it was compiled for the device
                 raise Sen2ProError(f"device {settings.device!r} cannot be used: {error}") from None
-        modes = next((m.pooling_mode for m in self.tail if hasattr(m, "pooling_mode")), "mean")
-        self.pooling_name = self.pooling or (modes if isinstance(modes, str) else "+".join(modes))
-        self.family = str(self.network.config.model_type)
         self.parameters = sum(tensor.numel() for _, tensor in self._weights())
         self._lock = _LOCKS.setdefault(self.network, threading.RLock())
         self._inputs = set(inspect.signature(self.network.forward).parameters)

@@ -96,12 +96,18 @@ def write_text(path: str | Path, text: str) -> Path:
     return path
 
 
-@contextmanager
-def new_folder(path: str | Path) -> Iterator[Path]:
-    """Give a temporary folder, renamed to `path` at the end; `path` must not exist, or be empty."""
+def check_new_folder(path: str | Path) -> Path:
+    """Return the path of a folder to make; a file, or a folder that is not empty, is an error."""
     path = check_path(path)
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise Sen2ProError(f"{path} is not an empty folder; name a new one")
+    return path
+
+
+@contextmanager
+def new_folder(path: str | Path) -> Iterator[Path]:
+    """Give a temporary folder, renamed to `path` at the end; `path` must not exist, or be empty."""
+    path = check_new_folder(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     with _temporary(path, folder=True) as temporary:
         yield temporary

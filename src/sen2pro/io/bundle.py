@@ -4,6 +4,7 @@ The settings are a `Config`: a typed record that refuses unknown keys. The JSON 
 numbers. A digest detects accidents. It is no protection: anyone who changes a file can write a new digest.
 
 >>> import tempfile
+>>> import numpy as np
 >>> class Fruit(Config):
 ...     name: str
 ...     seeds: Count = 0
@@ -22,15 +23,16 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 
 import msgspec
-import numpy as np
 import xxhash
-from numpy.typing import NDArray
 
 from sen2pro.errors import Sen2ProError, has_surrogates, short_repr
 from sen2pro.io.atomic import check_path, replacing, write_text
+
+if TYPE_CHECKING:  # what reads no arrays, such as the help of a command, starts without numpy
+    from numpy.typing import NDArray
 
 LARGEST = 64 << 20  # bytes of a JSON file
 DIGEST = "digest"
@@ -142,6 +144,8 @@ def digest_of(content: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]] | N
     """Return 32 hex digits over a JSON object and arrays; the order of keys and white space do not count."""
     state = hashlib.sha256(json.dumps(content, sort_keys=True).encode())
     for name in sorted(arrays or {}):
+        import numpy as np
+
         array = np.ascontiguousarray((arrays or {})[name])
         state.update(f"{name} {array.dtype.str} {array.shape}".encode())
         state.update(array.reshape(-1).view(np.uint8).data)
@@ -185,6 +189,8 @@ def read_header(path: str | Path) -> Header:
 
 def read_arrays(path: str | Path, expected: Mapping[str, Expected], *, finite: bool = True) -> dict[str, NDArray[Any]]:
     """Read the expected arrays of a safetensors file after a check of the header; floats must be `finite`."""
+    import numpy as np
+
     path = check_path(path)
     _check_shapes(read_header(path), expected, str(path))
     with _opened(path) as file:
@@ -216,6 +222,7 @@ def _check_shapes(header: Header, expected: Mapping[str, Expected], place: str) 
 
 def write_arrays(path: str | Path, arrays: Mapping[str, NDArray[Any]], metadata: dict[str, str] | None = None) -> None:
     """Write arrays to a safetensors file, whole or not at all."""
+    import numpy as np
     from safetensors.numpy import save_file
 
     with replacing(path) as temporary:
@@ -225,6 +232,7 @@ def write_arrays(path: str | Path, arrays: Mapping[str, NDArray[Any]], metadata:
 class ContentDigest:
     """The digest of the columns of a file, whatever its format and however it was cut into batches.
 
+    >>> import numpy as np
     >>> whole, parts = ContentDigest(), ContentDigest()
     >>> whole.numbers("mean", np.arange(4, dtype=np.float32))
     >>> parts.numbers("mean", np.arange(2, dtype=np.float32))
@@ -239,7 +247,7 @@ class ContentDigest:
     def numbers(self, column: str, values: NDArray[Any]) -> None:
         """Add numbers to a column."""
         if values.size:
-            self._columns[column].update(np.ascontiguousarray(values, values.dtype.newbyteorder("<")))
+            self._columns[column].update(values.astype(values.dtype.newbyteorder("<"), order="C", copy=False))
 
     def texts(self, column: str, values: Sequence[str]) -> None:
         """Add texts to a column."""

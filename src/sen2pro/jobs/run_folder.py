@@ -14,7 +14,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
@@ -35,7 +35,7 @@ _LOG = logging.getLogger("sen2pro")
 _SHARD_NAME = re.compile(r"shard-(\d{6,12})\.parquet")
 
 
-class Plan(bundle.Config, kw_only=True):
+class Plan(bundle.Config, frozen=True, kw_only=True):
     """What decides the bytes of the output. `threads` is 0 where their number does not matter."""
 
     format: Count = FORMAT
@@ -43,11 +43,11 @@ class Plan(bundle.Config, kw_only=True):
     device: str
     threads: Count
     inputs: tuple[InputFile, ...]
-    reading: dict[str, str | bool | list[str] | None]
+    reading: dict[str, object]
     columns: dict[str, str]
     texts: bool
     batch_size: Count | None
-    output: Literal["parquet", "safetensors", "shards"]
+    output: str  # parquet, safetensors or shards
     chunk: Count = CHUNK
     unit: Count = UNIT
 

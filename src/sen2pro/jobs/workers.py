@@ -47,7 +47,7 @@ Advance = Callable[[float], None]
 Place = Callable[[int], Path]  # the file of a unit
 
 
-class Report(bundle.Config):
+class Report(bundle.Config, frozen=True):
     """The outcome of some rows.
 
     `rows` were encoded. `cut` of them are longer than the `limit` of the model; `far` of them are unlike all text that

@@ -13,13 +13,13 @@ from sen2pro import importer
 
 if TYPE_CHECKING:
     from sen2pro.server.app import create_app
-    from sen2pro.server.auth import Keys
+    from sen2pro.server.auth import ApiKeys
     from sen2pro.server.running import serve
     from sen2pro.server.serving import Serving
 
 # Imported on first use: FastAPI and uvicorn are an extra.
-_HOME = {"Keys": "auth", "Serving": "serving", "create_app": "app", "serve": "running"}
+_HOME = {"ApiKeys": "auth", "Serving": "serving", "create_app": "app", "serve": "running"}
 
-__all__ = ["Keys", "Serving", "create_app", "serve"]
+__all__ = ["ApiKeys", "Serving", "create_app", "serve"]
 
 __getattr__, __dir__ = importer(__name__, _HOME)

@@ -11,7 +11,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 
 from sen2pro import __version__
-from sen2pro.server.auth import Keys
+from sen2pro.server.auth import ApiKeys
 from sen2pro.server.engine import Engine
 from sen2pro.server.http_errors import RequestError, error_response
 from sen2pro.server.routes import openai, own, tei
@@ -28,7 +28,7 @@ _ABOUT = (
 def create_app(
     engine: Engine,
     serving: Serving | None = None,
-    keys: Keys | None = None,
+    keys: ApiKeys | None = None,
     *,
     page: bool = False,
     on_ready: Callable[[], object] = lambda: None,
@@ -44,7 +44,7 @@ def create_app(
     >>> sorted(app.openapi()["paths"])
     ['/', '/embed', '/health', '/info', '/metrics', '/similarity', '/tokenize', '/v1/classify', '/v1/compare', ...]
     """
-    serving, keys = serving or Serving(), keys or Keys([])
+    serving, keys = serving or Serving(), keys or ApiKeys([])
     service = Service(engine, serving, keys, on_ready)
 
     @asynccontextmanager

@@ -20,20 +20,20 @@ BROWSER_CHALLENGE = 'Basic realm="sen2pro: any name, and an API key as the passw
 _KEY = re.compile(r"[!-~]{16,512}")  # printable ASCII without blanks, which fits into a header
 
 
-class Keys:
+class ApiKeys:
     """The API keys of a server. Only their digests are kept, so no log and no error can show a key.
 
     A program sends `Authorization: Bearer KEY`. A browser sends HTTP Basic with any name and the key as password.
 
     Examples
     --------
-    >>> keys = Keys(["correct-horse-battery-staple"])
+    >>> keys = ApiKeys(["correct-horse-battery-staple"])
     >>> keys.allow("Bearer correct-horse-battery-staple"), keys.allow("Bearer wrong"), keys.allow(None)
     (True, False, False)
-    >>> Keys([]).allow(None)  # without keys the server is open
+    >>> ApiKeys([]).allow(None)  # without keys the server is open
     True
     >>> keys
-    Keys(1)
+    ApiKeys(1)
     """
 
     def __init__(self, keys: Iterable[str]) -> None:
@@ -50,7 +50,7 @@ class Keys:
         return len(self._digests)
 
     def __repr__(self) -> str:
-        return f"Keys({len(self)})"
+        return f"ApiKeys({len(self)})"
 
     def allow(self, authorization: str | None) -> bool:
         """Tell whether an Authorization header has a valid key. The time does not depend on the key."""
@@ -63,7 +63,7 @@ class Keys:
         return found
 
     @classmethod
-    def read(cls, path: str | Path | None = None, environment: Mapping[str, str] = os.environ) -> Keys:
+    def read(cls, path: str | Path | None = None, environment: Mapping[str, str] = os.environ) -> ApiKeys:
         """Read keys from a file (one per line) and from the environment variable SEN2PRO_API_KEYS (comma-separated).
 
         A file without a key is an error, so a server that should be locked is never open.

@@ -16,9 +16,10 @@ from starlette.requests import ClientDisconnect
 
 from sen2pro.encoder.backend import Tokens
 from sen2pro.server.batching import BatchJob, late, wait_for_results
-from sen2pro.server.engine import TextGaussian, weight
+from sen2pro.server.engine import Engine, TextGaussian, weight
 from sen2pro.server.http_errors import ClientGone, RequestError, json_response
 from sen2pro.server.service import Service, Thread
+from sen2pro.server.serving import Serving
 from sen2pro.validation import Array, check_sentences
 
 Unit = TypeVar("Unit")
@@ -39,7 +40,8 @@ class ApiRequest(Request):
         super().__init__(request.scope, request.receive)
         self.began = time.perf_counter()
         self.service: Service = request.app.state.service
-        self.engine, self.serving = self.service.engine, self.service.serving
+        self.engine: Engine = self.service.engine
+        self.serving: Serving = self.service.serving
         self.text_count = self.token_count = self.size = 0
         self.is_read = request.method != "POST"
         self._content, self._parsed = b"", None
@@ -130,7 +132,7 @@ class ApiRequest(Request):
         self, given: str | list[str] | list[int] | list[list[int]], field: str, most: int | None = None
     ) -> list[str | list[int]]:
         """Return one or several texts, or lists of token ids, as a list within the limits."""
-        several: list[str | list[int]] = [given] if isinstance(given, str) else list(given)  # type: ignore[arg-type]
+        several: list[str | list[int]] = [given] if isinstance(given, str) else list(given)
         if several and isinstance(several[0], int):  # a list of numbers is one text
             several = [given]  # type: ignore[list-item]
         most = min(most or self.serving.texts, self.serving.texts)

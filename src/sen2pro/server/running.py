@@ -20,7 +20,7 @@ from sen2pro.errors import Sen2ProError, Sen2ProWarning
 from sen2pro.io.atomic import write_text
 from sen2pro.model import Sen2Pro
 from sen2pro.server.app import create_app
-from sen2pro.server.auth import Keys
+from sen2pro.server.auth import ApiKeys
 from sen2pro.server.engine import Engine
 from sen2pro.server.observability import LOGGER, start_logging
 from sen2pro.server.service import Service
@@ -37,7 +37,7 @@ _KEEP_ALIVE = 75  # seconds until an idle connection is closed
 def serve(
     model: Sen2Pro,
     serving: Serving | None = None,
-    keys: Keys | None = None,
+    keys: ApiKeys | None = None,
     *,
     index: Index | None = None,
     classifier: Sen2ProClassifier | None = None,
@@ -68,7 +68,7 @@ def serve(
     started, ready
         Called with the address once the server listens, and once the model has warmed up.
     """
-    serving, keys = serving or Serving(), keys or Keys([])
+    serving, keys = serving or Serving(), keys or ApiKeys([])
     start_logging(level)
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # short texts are no work for a pool of threads
     warnings.simplefilter("ignore", Sen2ProWarning)  # texts that are cut are counted; a log holds no text

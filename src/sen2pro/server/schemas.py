@@ -103,7 +103,7 @@ class Embeddings(BaseModel):
     usage: Usage
 
 
-class Model(BaseModel):
+class ServedModel(BaseModel):
     """A model that is served."""
 
     id: str
@@ -119,7 +119,7 @@ class Models(BaseModel):
     """The response of `/v1/models`."""
 
     object: Literal["list"]
-    data: list[Model]
+    data: list[ServedModel]
 
 
 class OpenAIError(BaseModel):

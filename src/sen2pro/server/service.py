@@ -8,7 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Literal, TypeVar
 
-from sen2pro.server.auth import Keys
+from sen2pro.server.auth import ApiKeys
 from sen2pro.server.batching import Batcher
 from sen2pro.server.cache import Cache
 from sen2pro.server.engine import Engine
@@ -38,7 +38,7 @@ class Service:
     """
 
     def __init__(
-        self, engine: Engine, serving: Serving, keys: Keys, on_ready: Callable[[], object] = lambda: None
+        self, engine: Engine, serving: Serving, keys: ApiKeys, on_ready: Callable[[], object] = lambda: None
     ) -> None:
         self.engine, self.serving, self.keys, self.on_ready = engine, serving, keys, on_ready
         self.metrics = Metrics()

@@ -115,7 +115,7 @@ class Connection(asyncio.Protocol):
 def request(body: Any, path: str = "/v1/embeddings", kind: str = "application/json") -> bytes:
     """Return the bytes of a call."""
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
-    head = f"POST {path} HTTP/1.1\r\nHost: a\r\nContent-Type: {kind}\r\nContent-Length: {len(content)}\r\n\r\n"
+    head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: {kind}\r\nContent-Length: {len(content)}\r\n\r\n"
     return head.encode() + content
 
 

@@ -39,7 +39,7 @@ async def embed(body: schemas.EmbedRequest, request: ApiRequest) -> Response:
 @router.post("/similarity", responses={200: {"model": list[float]}})
 async def similarity(body: schemas.SimilarityRequest, request: ApiRequest) -> Response:
     """Return the cosine of one sentence with each of the others."""
-    options = body.parameters or schemas.TeiOptions()
+    options = body.parameters or schemas.TeiOptions.model_validate({})
     request.as_list(body.inputs.sentences, "inputs.sentences")
     given = request.as_list([body.inputs.source_sentence, *body.inputs.sentences], "inputs")
     texts = await request.tokenize(given, request.engine.prompt(options.prompt_name), options.truncate)

@@ -13,8 +13,8 @@ from scipy.special import softmax
 
 from sen2pro.calibration.measures import losses
 from sen2pro.classification import FineTuning, Sen2ProClassifier
-from sen2pro.classification.choosing import TEMPERATURES, Choice
-from sen2pro.classification.training import SCHEME
+from sen2pro.classification.finetune import SCHEME
+from sen2pro.classification.heads import TEMPERATURES, Choice
 from sen2pro.errors import Sen2ProError, TruncationWarning
 from sen2pro.gaussian import Gaussian
 from sen2pro.model import Sen2Pro

@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sen2pro.classification import Sen2ProClassifier
-from sen2pro.classification.choosing import Choice
-from sen2pro.classification.heads import Scaling, fit, probabilities
+from sen2pro.classification.heads import Choice, Scaling, fit, probabilities
 from sen2pro.gaussian import Gaussian
 from sen2pro.validation import Array, Array64, Labels
 from sen2pro_lab.metrics.bootstrap import mean_statistic

@@ -2,26 +2,24 @@
 
 Each step draws mean + std * eps for every sentence of a batch, from a few differentiable samples (dropout and edited
 copies by turns). The loss is SetFit's, but over all pairs of the batch at once. All randomness is keyed by seed and
-step: a run repeats exactly, and one that was killed goes on from its last checkpoint as if nothing had been.
+step, so a run repeats exactly.
 """
 
 from __future__ import annotations
 
 import copy
-import hashlib
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from sen2pro.classification.checkpoints import Checkpoint
-from sen2pro.classification.choosing import C_VALUES, Choice, Fold, choose
+from sen2pro.classification.heads import C_VALUES, Choice, Fold, choose
 from sen2pro.encoder.backend import Keys
 from sen2pro.errors import Sen2ProError
 from sen2pro.gaussian import Gaussian
@@ -29,9 +27,6 @@ from sen2pro.model import Sen2Pro
 from sen2pro.progress import Show, progress
 from sen2pro.sampling.edits import edit
 from sen2pro.validation import Labels, check_whole
-
-if TYPE_CHECKING:
-    from sen2pro.classification.classifier import Sen2ProClassifier
 
 SCHEME = 2  # cache version: raise it when training gives different weights
 _FEWEST_STEPS = 4  # of an epoch, however few the sentences
@@ -62,9 +57,6 @@ class FineTuning:
     held_out
         Share of the sentences to judge by, where no validation set is given; once all is chosen, the encoder is trained
         anew on every sentence, for as many epochs as were best.
-    checkpoints
-        A folder that keeps the state of the last epoch, until the classifier is saved; after a kill, the same call
-        again goes on from there. Several runs may share it.
 
     Examples
     --------
@@ -81,7 +73,6 @@ class FineTuning:
     weight_decay: float = 0.01
     warm_up: int = 2
     held_out: float = 0.2
-    checkpoints: str | None = None
 
     def __post_init__(self) -> None:
         """Refuse what cannot be trained with."""
@@ -107,41 +98,44 @@ class Part(NamedTuple):
 
 
 class Trainer:
-    """Trains the network of a model; `checkpoint` is the state of its run, once that has begun."""
+    """Trains the network of a model."""
 
     def __init__(self, model: Sen2Pro, settings: FineTuning, seed: int) -> None:
         self.model, self.settings, self.seed = model, settings, int(seed)
-        self.checkpoint: Checkpoint | None = None
         self._last: int | None = None  # the step by which the learning rate has fallen to nothing
-        self._trained = [p for p in model.encoder.transformers.network.parameters() if p.requires_grad]
+        self.network: nn.Module = model.encoder.transformers.network
+        self._trained = [p for p in self.network.parameters() if p.requires_grad]
         self.optimizer = torch.optim.AdamW(self._trained, lr=settings.rate, weight_decay=settings.weight_decay)
 
     def run(self, train: Part, judges: Part, classes: int, show: Show = None) -> int:
         """Train until the validation loss stops falling; restore and return the best epoch."""
-        epochs = self.settings.epochs or _MOST_EPOCHS
-        state = self._train(train, judges, epochs, show, lambda: self.loss(train, judges, classes))
-        state.restore_best()
-        return state.best_epoch
+        epochs, steps = self.settings.epochs or _MOST_EPOCHS, self._steps(train)
+        best, least, weights = (
+            0,
+            self.loss(train, judges, classes),
+            self._weights(),
+        )  # training is never worse than none
+        with progress(epochs * steps, show, unit="steps", title="training") as advance:
+            for epoch in range(epochs):
+                self._epoch(epoch, steps, train, advance)
+                loss = self.loss(train, judges, classes)
+                if loss < least:
+                    best, least, weights = epoch + 1, loss, self._weights()
+                if epoch + 1 - best >= self.settings.patience:
+                    break
+        self.network.load_state_dict(weights)
+        return best
 
     def repeat(self, train: Part, epochs: int, show: Show = None, *, falling: bool = False) -> None:
         """Train for a fixed number of epochs without validation; the learning rate may fall to 0 over them."""
-        self._last = epochs * self._steps(train) if falling else None
-        self._train(train, Part([], np.empty(0, np.int64)), epochs, show)
-
-    def _train(
-        self, train: Part, judges: Part, epochs: int, show: Show, loss: Callable[[], float] | None = None
-    ) -> Checkpoint:
-        """Train for so many epochs; with a loss, only until it stops falling."""
-        steps, state = self._steps(train), self._checkpoint(train, judges)
-        self.checkpoint = state
-        if not state.resume() and loss is not None:
-            state.record(0, loss())  # training is never worse than none
+        steps = self._steps(train)
+        self._last = epochs * steps if falling else None
         with progress(epochs * steps, show, unit="steps", title="training") as advance:
-            advance(state.epoch * steps)
-            while state.epoch < epochs and (not loss or state.epoch - state.best_epoch < self.settings.patience):
-                self._epoch(state.epoch, steps, train, advance)
-                state.record(state.epoch + 1, loss() if loss else np.inf)
-        return state
+            for epoch in range(epochs):
+                self._epoch(epoch, steps, train, advance)
+
+    def _weights(self) -> dict[str, Tensor]:
+        return {name: tensor.detach().clone() for name, tensor in self.network.state_dict().items()}
 
     def _steps(self, train: Part) -> int:
         size = self.settings.batch_size * self.settings.accumulate
@@ -206,16 +200,6 @@ class Trainer:
         best = choose([fold], classes, features=("mean",), heads=("expected",), c_values=C_VALUES, seed=self.seed)
         return float(best.losses.mean())
 
-    def _checkpoint(self, train: Part, judges: Part) -> Checkpoint:
-        """Return the state of this run; it has a name of its own."""
-        numbers = {name: float(value or 0) for name, value in asdict(self.settings).items() if name != "checkpoints"}
-        about: list[Any] = [SCHEME, str(self.model.signature()), numbers, self.seed, self._last]
-        about += [[part.texts, part.labels.tolist()] for part in (train, judges)]
-        fingerprint = hashlib.sha256(json.dumps(about).encode()).hexdigest()[:16]
-        return Checkpoint(
-            self.model.encoder.transformers.network, self.optimizer, self.settings.checkpoints, fingerprint
-        )
-
 
 def pair_loss(vectors: Tensor, labels: Tensor) -> Tensor:
     """Return the mean of (1 - cos)^2 over pairs of one class, plus that of cos^2 over pairs of different ones, halved.
@@ -250,36 +234,39 @@ def _batches(labels: Labels, size: int, number: int, rng: np.random.Generator) -
 
 
 def fine_tuned(
-    classifier: Sen2ProClassifier, every: Part, held_out: Part | None, choices: Mapping[str, Sequence[Any]], show: Show
-) -> tuple[Sen2Pro, Gaussian, Choice]:
-    """Return a fine-tuned copy of the encoder, its Gaussians of the sentences, and what was chosen among `choices`."""
-    settings = classifier.finetune if isinstance(classifier.finetune, FineTuning) else FineTuning()
-    classes, seed = int(every.labels.max()) + 1, classifier.seed
+    encoder: Sen2Pro, *, one_pass: bool, settings: FineTuning, every: Part, held_out: Part | None,
+    choices: Mapping[str, Sequence[Any]], seed: int, show: Show,
+) -> tuple[Sen2Pro, Gaussian, Choice]:  # fmt: skip
+    """Return a fine-tuned copy of an encoder, its Gaussians of the sentences, and what was chosen among `choices`.
+
+    With `one_pass` the copy gets a head, if there are enough sentences to learn one from.
+    """
+    if encoder.whitening or encoder.encoder.truncate_dim:
+        raise Sen2ProError("an encoder with a whitening or with cut dimensions cannot be fine-tuned")
+    classes = int(every.labels.max()) + 1
     train, judges = (every, held_out) if held_out else _split(every, settings.held_out, seed)
-    model, one_pass = _own_copy(classifier)
-    trainers = [Trainer(model, settings, seed)]
+    model = _own_copy(encoder)
+    trainer = Trainer(model, settings, seed)
     judged = len(judges.texts) >= FEWEST_JUDGES
     if judged:
         some = _evenly(np.argsort(judges.labels, kind="stable"), _JUDGES)  # of each class
-        epochs = trainers[0].run(train, judges.only(np.sort(some)), classes, show)
+        epochs = trainer.run(train, judges.only(np.sort(some)), classes, show)
     else:  # these choose the temperature, and nothing else
         only = {name: options[:1] for name, options in choices.items()}
         choices = only if len(choices["c_values"]) == 1 else {**only, "c_values": (_UNJUDGED_C,)}
         epochs = settings.epochs or _UNJUDGED_EPOCHS
-        trainers[0].repeat(train, epochs, show, falling=True)
+        trainer.repeat(train, epochs, show, falling=True)
     if one_pass and (held_out or len(every.texts) >= _CORPUS):  # for fewer, samples cost less than a head
         _learn_one_pass(model, [*train.texts, *judges.texts], show)
     gaussian, other = (model.encode(part.texts, show_progress_bar=show) for part in (train, judges))
     fold = Fold(gaussian, train.labels, other, judges.labels)
     choice = choose([fold], classes, **choices, seed=seed).choice
     if held_out is None:  # all is chosen: the same again, with every sentence
-        model, _ = _own_copy(classifier)
-        trainers.append(Trainer(model, settings, seed))
-        trainers[1].repeat(every, epochs, show, falling=not judged)
+        model = _own_copy(encoder)
+        Trainer(model, settings, seed).repeat(every, epochs, show, falling=not judged)
         if one_pass:
             _learn_one_pass(model, every.texts, show)
         gaussian = model.encode(every.texts, show_progress_bar=show)
-    classifier._checkpoints = [trainer.checkpoint for trainer in trainers if trainer.checkpoint is not None]
     return model, gaussian, choice
 
 
@@ -297,17 +284,13 @@ def _evenly(rows: NDArray[np.int64], most: int) -> NDArray[np.int64]:
     return rows[np.linspace(0, len(rows) - 1, min(len(rows), most)).astype(np.int64)]
 
 
-def _own_copy(classifier: Sen2ProClassifier) -> tuple[Sen2Pro, bool]:
-    """Return a model whose network may be changed, and whether it shall encode in one pass; the user's own stays."""
-    given, method = classifier.model, getattr(classifier.model, "method", classifier.method)
-    how = {name: getattr(classifier, name) for name in ("samples", "uncertainty", "seed")}
-    model = given if isinstance(given, Sen2Pro) else Sen2Pro(str(given), **how)
-    if model.whitening or model.encoder.truncate_dim:
-        raise Sen2ProError("an encoder with a whitening or with cut dimensions cannot be fine-tuned")
-    if model is given:
-        own = {"model": copy.deepcopy(model.encoder.source), "tokenizer": model.encoder.transformers.source_tokenizer}
-        model = Sen2Pro.from_settings(model.settings.changed(**own, method="sampling", head=None))
-    return model, method != "sampling"
+def _own_copy(model: Sen2Pro) -> Sen2Pro:
+    """Return a model that samples and whose network may be changed; the given one stays."""
+    settings = model.settings.changed(method="sampling", head=None)
+    if not (isinstance(settings.model, (str, Path)) and model.encoder.is_as_loaded):
+        tokenizer = model.encoder.transformers.source_tokenizer
+        settings = settings.changed(model=copy.deepcopy(model.encoder.source), tokenizer=tokenizer)
+    return Sen2Pro.from_settings(settings)
 
 
 def _learn_one_pass(model: Sen2Pro, texts: list[str], show: Show) -> None:
