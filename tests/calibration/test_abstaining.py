@@ -103,7 +103,7 @@ def test_lengths_are_those_of_the_query(labelled):
 
 
 def test_what_cannot_be_judged_is_said(tiny, confidence, labelled):
-    with pytest.raises(Sen2ProError, match="nothing is calibrated for the model"):
+    with pytest.raises(Sen2ProError, match="there are no probabilities for the model"):
         Judge(tiny)
     with pytest.raises(Sen2ProError, match="a hit has no score"):
         Judge("", confidence)("any", ["a", "b"], [0.3, None])

@@ -113,7 +113,7 @@ def test_fine_tuning_is_saved_with_its_settings(tuned, tmp_path):
     # A folder is run by our own code, the network that was trained by its library.
     np.testing.assert_allclose(loaded.predict_proba(TEXTS), tuned.predict_proba(TEXTS), atol=1e-6)
     assert all(path.stat().st_mode & 0o044 for path in (tmp_path / "saved").rglob("*.safetensors"))
-    with pytest.raises(Sen2ProError, match="has an encoder of its own, fine-tuned; leave the model out"):
+    with pytest.raises(Sen2ProError, match="contains its fine-tuned encoder; leave the model out"):
         Sen2ProClassifier.load(tmp_path / "saved", model="all-MiniLM-L6-v2")
 
 

@@ -177,8 +177,8 @@ class Models(Family):
 
     def run(self, case: Case, folder: Path) -> Any:
         """Make the model, and encode."""
-        tiny = originals.tiny().encoder
-        settings = {"tokenizer": tiny.tokenizer, "samples": 2, **case.options}
+        tiny = originals.tiny().encoder.transformers
+        settings = {"tokenizer": tiny.source_tokenizer, "samples": 2, **case.options}
         if isinstance(settings.get("method"), str) and "samples" not in case.options:
             del settings["samples"]  # one pass takes none
         return Sen2Pro(tiny.network, **settings).encode(["the dog", "a cat runs"])

@@ -61,7 +61,7 @@ async def post(path: str, body: bytes) -> tuple[int, bytes]:
     scope = {
         "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": "POST", "path": path,
         "raw_path": path.encode(), "query_string": b"", "root_path": "", "scheme": "http", "server": ("test", 80),
-        "client": ("test", 1), "headers": [(b"content-type", b"application/json")],
+        "client": ("test", 1), "headers": [(b"content-type", b"application/json"), (b"host", b"127.0.0.1")],
     }  # fmt: skip
     await application()(scope, receive, send)
     return sent[0]["status"], b"".join(message.get("body", b"") for message in sent[1:])

@@ -34,7 +34,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a case; `where` is the same for failures of the same cause."""
+    """The result of a case; `where` is the same for failures of the same cause."""
 
     kind: str
     message: str = ""
@@ -47,7 +47,7 @@ class Outcome:
 
 
 class Wrong(Exception):
-    """A result that is not what the file or the argument says, and nobody was told."""
+    """A result that differs from the file or the argument, without a warning."""
 
 
 class TookTooLong(BaseException):
@@ -76,7 +76,7 @@ def make(family: Family, seed: int, number: int) -> Case:
 
 
 def attempt(family: Family, case: Case) -> Outcome:
-    """Run a case in a folder of its own, and judge what comes of it."""
+    """Run a case in a new folder, and judge the result."""
     folder = Path(tempfile.mkdtemp(prefix="sen2pro-fuzz-"))
     try:
         outcome = _judged(family, case, folder)

@@ -105,7 +105,7 @@ class Sentences(Family):
 
 
 class Text(Sentences):
-    """A sentence a line."""
+    """One sentence per line."""
 
     name, weight, suffix = "text", 12, ".txt"
 

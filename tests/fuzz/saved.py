@@ -58,7 +58,7 @@ def _equal(a: Any, b: Any) -> bool:
     return type(a) is type(b) and repr(a) == repr(b) if not isinstance(a, Gaussian) else a == b
 
 
-# Ways to forge: whoever writes a file can compute its digest.
+# Ways to forge: anyone who writes a file can compute its digest.
 
 
 def forged_json(data: bytes, rng: Random, arrays: Any = None) -> bytes:

@@ -151,9 +151,9 @@ def test_hits_without_a_known_probability_count_as_unlikely(model):
 def test_without_a_calibration_there_is_no_relevance_score_but_a_ranking(tiny):
     store = Sen2ProVectorStore.from_texts(["the dog runs", "a cat sees"], Sen2ProEmbeddings(tiny))
     assert store.similarity_search("the dog runs", k=1)[0].page_content == "the dog runs"
-    with pytest.raises(Sen2ProError, match="nothing is calibrated"):
+    with pytest.raises(Sen2ProError, match="there are no probabilities"):
         store.similarity_search_with_relevance_scores("the dog runs")
-    with pytest.raises(Sen2ProError, match="nothing is calibrated"):
+    with pytest.raises(Sen2ProError, match="there are no probabilities"):
         store._select_relevance_score_fn()
 
 

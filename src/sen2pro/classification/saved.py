@@ -28,7 +28,7 @@ NUMBERS = {name: Expected("F64", dimensions) for name, dimensions in
            (("matrix", 2), ("bias", 1), ("mean_centre", 1), ("variance_centre", 1))}  # fmt: skip
 
 
-class Recipe(FileSettings, kw_only=True):
+class Recipe(FileSettings, frozen=True, kw_only=True):
     """The settings that make the same model again."""
 
     model: str
@@ -116,7 +116,7 @@ def model_of(saved: SavedClassifier, folder: Path, given: str | Path | Sen2Pro |
     known = name in OWN_NAMES
     if saved.encoder:
         if given is not None:
-            raise Sen2ProError(f"the classifier in {folder} has an encoder of its own, fine-tuned; leave the model out")
+            raise Sen2ProError(f"the classifier in {folder} contains its fine-tuned encoder; leave the model out")
         return name if known else None
     if given is None and not known:
         raise Sen2ProError(

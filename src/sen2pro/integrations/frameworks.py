@@ -11,8 +11,9 @@ from sen2pro.calibration.guarantee import CERTAINTY
 from sen2pro.calibration.hits import FittedCalibration, SearchConfidence, load_search_confidence
 from sen2pro.errors import Sen2ProError, short_repr
 from sen2pro.model import Sen2Pro
-from sen2pro.search.index import Index, prompt_name
+from sen2pro.search.index import Index
 from sen2pro.search.results import Hit, Result
+from sen2pro.search.vectors import Side, prompt_name
 from sen2pro.validation import Array, parse_fraction
 
 
@@ -25,7 +26,7 @@ def load(model: str | Path | Sen2Pro) -> Sen2Pro:
     return Sen2Pro(str(model))
 
 
-def vectors(model: Sen2Pro, texts: Sequence[str], side: str) -> Array:
+def vectors(model: Sen2Pro, texts: Sequence[str], side: Side) -> Array:
     """Return `Sen2Pro.encode_plain` (n, k), with the model's prompt for the side, `query` or `document`.
 
     >>> vectors(Sen2Pro("all-MiniLM-L6-v2"), ["It rains."], "query").shape
@@ -78,8 +79,8 @@ class Judge:
             self._model = load(model)
             if not Index.build(self._model).calibrated:
                 raise Sen2ProError(
-                    f"nothing is calibrated for the model {self._model.encoder.name}. Label queries, and pass "
-                    "confidence=SearchConfidence().fit(scores, right)"
+                    f"there are no probabilities for the model {self._model.encoder.name}. Fit a SearchConfidence on "
+                    "labelled queries and pass it as confidence=..."
                 )
             return
         if "variances" in fitted.needs:

@@ -103,7 +103,7 @@ class Sen2ProVectorStore(VectorStore):  # type: ignore[misc]
     def delete(self, ids: list[str] | None = None, **options: Any) -> bool:
         """Delete documents by their ids; those that are not there are no error."""
         if ids is None:
-            raise Sen2ProError("say which documents to delete: ids=[...]; to start anew, build another index")
+            raise Sen2ProError("say which documents to delete: ids=[...]; to start again, build another index")
         self.index.delete(ids)
         return True
 
@@ -135,8 +135,8 @@ class Sen2ProVectorStore(VectorStore):  # type: ignore[misc]
         """
         if not self.index.calibrated:
             raise Sen2ProError(
-                "nothing is calibrated for this model, so there are no relevance scores. Label queries, and set "
-                "store.index.confidence = SearchConfidence().fit(scores, right)"
+                "there are no probabilities for this model, so there are no relevance scores; fit a SearchConfidence "
+                "on labelled queries, and set store.index.confidence"
             )
         return _relevance
 

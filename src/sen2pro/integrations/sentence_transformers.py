@@ -19,9 +19,9 @@ from sen2pro.settings import DEFAULT_MODEL
 def sentence_transformer(model: str | Path | Sen2Pro = DEFAULT_MODEL, **options: Any) -> SentenceTransformer:
     """Return a `SentenceTransformer` whose plain vectors come from sen2pro, for code that expects one.
 
-    `encode` takes the usual arguments and gives what the model gives in sentence-transformers, but for two things. A
-    blank text is an error. Vectors of a model that is compared by cosine have length 1, also if the model does not
-    normalise them; `Sen2Pro(..., normalize=False)` leaves their length as it is.
+    `encode` takes the usual arguments and gives the vectors of sentence-transformers, with two exceptions. A blank text
+    is an error. Vectors of a model that is compared by cosine have length 1, even if the model does not normalise them;
+    `Sen2Pro(..., normalize=False)` leaves their length as it is.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ def sentence_transformer(model: str | Path | Sen2Pro = DEFAULT_MODEL, **options:
     module = PlainModule(load(model))
     encoder = module.model.encoder
     given = {"prompts": dict(encoder.prompts), "default_prompt_name": encoder.default_prompt_name, **options}
-    return SentenceTransformer(modules=[module], device="cpu", **given)  # the Sen2Pro has a device of its own
+    return SentenceTransformer(modules=[module], device="cpu", **given)  # the Sen2Pro has its own device
 
 
 class PlainModule(InputModule):  # type: ignore[misc, unused-ignore]  # no types without it

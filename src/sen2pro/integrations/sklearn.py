@@ -104,7 +104,7 @@ class Sen2ProVectorizer(TransformerMixin, BaseEstimator):  # type: ignore[misc] 
 
 
 def _texts(X: Any) -> list[str]:
-    """Return a list of texts, also from an array or a column of a table."""
+    """Return a list of texts, of an array or a column of a table as well."""
     if isinstance(X, str):
         raise Sen2ProError("give a list of texts, not a single text")
     return check_sentences(as_list(X, "a list of texts"))

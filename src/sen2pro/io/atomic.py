@@ -1,7 +1,7 @@
 """Write a file or a folder whole or not at all: to `.NAME.PID-RANDOM.partial` beside it, which is renamed at the end.
 
 An error deletes that. A killed process cannot; the next one that writes to the same target deletes what it left.
-Several processes may write to one target: each has a temporary name of its own, and the last one to end wins.
+Several processes may write to one target: each has another temporary name, and the last one to end wins.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def check_path(path: str | Path) -> Path:
 def replacing(path: str | Path, *, overwrite: bool = True) -> Iterator[Path]:
     """Give the temporary name of a file; when the block ends without an error, it is renamed to `path`.
 
-    Files whose names go on from the temporary one are deleted. Without `overwrite`, a file that is there by then stays,
+    Files whose names begin with the temporary one are deleted. Without `overwrite`, a file that is there by then stays,
     and an error says so.
 
     >>> import tempfile
@@ -189,7 +189,7 @@ def _state(path: Path) -> tuple[int, int, int] | None:
 def settled(folder: str | Path, *, shared: bool = False) -> Iterator[None]:
     """Wait for the saves of others into a folder to end (unless `shared`, for its readers too), and hold off new ones.
 
-    The lock ends with the process, so a killed one blocks nobody. Where the file system has no locks, nobody waits.
+    The lock ends with the process, so a killed process blocks no other. A file system without locks is not locked.
     """
     file = None
     if fcntl is not None and Path(folder).name not in _OURS:  # no other process writes into a temporary folder of ours
@@ -311,7 +311,7 @@ def _to_disk(path: Path) -> None:
 
 
 def _delete(temporary: Path) -> None:
-    """Delete a temporary file or folder, and the files whose names go on from its own."""
+    """Delete a temporary file or folder, and the files whose names begin with its name."""
     others = [place for place in temporary.parent.iterdir() if place.name.startswith(f"{temporary.name}.")]
     for place in (temporary, *others):
         if place.is_dir() and not place.is_symlink():

@@ -256,7 +256,7 @@ class ContentDigest:
             self._columns[column].update(b"%d:" % len(encoded) + encoded)
 
     def value(self, **about: Any) -> str:
-        """Return the digest of all columns and of what else is said about them, which JSON must be able to spell."""
+        """Return the digest of all columns and of further facts, which JSON must be able to spell."""
         columns = {name: state.hexdigest() for name, state in self._columns.items()}
         content = json.dumps({"columns": columns, "about": about}, sort_keys=True)
         return f"xxh3-128:{xxhash.xxh3_128_hexdigest(content.encode())}"

@@ -7,13 +7,26 @@ import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from sen2pro.errors import Sen2ProError, has_surrogates, one_of, short_repr
 from sen2pro.io.atomic import check_path
-from sen2pro.io.rows import LONGEST_LINE, Choose, Digest, Fault, Row, file_digest, kind_of, read_rows, shown_name
+from sen2pro.io.rows import (
+    KINDS,
+    LONGEST_LINE,
+    Choose,
+    Digest,
+    Fault,
+    Row,
+    file_digest,
+    kind_of,
+    printable,
+    read_rows,
+    shown_name,
+    suffix_of,
+)
 from sen2pro.io.shards import COLUMNS, outline
 from sen2pro.progress import progress
 from sen2pro.validation import check_whole, is_blank
@@ -22,8 +35,7 @@ _LARGE = 20 << 20  # bytes of a file that takes a while to read
 _LONGEST_LINE = (1 << 31) - 1  # what Python's csv can be told
 _USUAL_COLUMNS = ("text", "sentence")
 _TRUTH = {"true": 1.0, "false": 0.0}
-_SUFFIXES = (".txt", ".csv", ".tsv", ".jsonl", ".ndjson", ".parquet")
-_COMPRESSED = (".gz", ".xz")
+_SUFFIXES = (".txt", *KINDS)
 _TYPES = {bool: "bool", int: "int64", float: "double", str: "string"}
 _BLANK = "the sentence is empty or blank (skip_blank=True passes over it)"
 
@@ -330,8 +342,7 @@ def _is_written(file: Path, output: Path | None) -> bool:
 
 
 def _is_input(file: Path) -> bool:
-    plain = file.with_suffix("") if file.suffix.lower() in _COMPRESSED else file
-    return file.is_file() and not file.name.startswith(".") and plain.suffix.lower() in _SUFFIXES
+    return file.is_file() and not file.name.startswith(".") and suffix_of(file) in _SUFFIXES
 
 
 @dataclass(frozen=True)
@@ -369,7 +380,7 @@ class Inputs:
         """Open nothing yet, but refuse what cannot be read."""
         for name in self.keep:
             if name in COLUMNS:
-                raise Sen2ProError(f"a column {name!r} cannot be kept: the output has one of its own. Rename yours")
+                raise Sen2ProError(f"a column {name!r} cannot be kept: the output has one. Rename yours")
         options: Mapping[str, Any] = {"skip_blank": self.skip_blank, "longest_line": self.longest_line}
         self.sources = [sentences(path, self.column, self.id_column, self.keep, **options) for path in self.paths]
 
@@ -394,7 +405,7 @@ class Inputs:
     def scan(self, *, skip_faults: bool) -> tuple[list[InputFile], dict[str, str]]:
         """Read all rows once; return what the files hold, and the types of the columns to keep.
 
-        So whatever is wrong is said before the work. A faulty row is an error, or with `skip_faults` counted only.
+        So errors come before the work. A faulty row is an error; with `skip_faults` it is only counted.
         """
         files: list[InputFile] = []
         types: dict[str, str] = {}
@@ -432,18 +443,15 @@ class Inputs:
             skipped += count
             del sources[0]
         first = start - skipped
-        each = (_named(source, first if source is sources[0] else 0) for source in sources)
-        return chain.from_iterable(each)
+        for source in sources:
+            yield from ((source.name, row) for row in source.rows(first))
+            first = 0
 
     def options(self) -> Mapping[str, object]:
         """Return what decides which texts are read from the files."""
         return {
             "column": self.column, "id_column": self.id_column, "keep": list(self.keep), "skip_blank": self.skip_blank,
         }  # fmt: skip
-
-
-def _named(source: Reader[Record], start: int) -> Iterator[tuple[str, Record | Fault]]:
-    return ((source.name, row) for row in source.rows(start))
 
 
 def _note_types(path: str, row: Record, types: dict[str, str]) -> None:
@@ -458,12 +466,3 @@ def _note_types(path: str, row: Record, types: dict[str, str]) -> None:
             raise Sen2ProError(f"{path}, {row.place}: {what}; a column to keep has one type in all files")
         if kind == "int64" and not -(1 << 63) <= value < 1 << 63:
             raise Sen2ProError(f"{path}, {row.place}: column {name!r} holds a number of more than 64 bits")
-
-
-def printable(text: str) -> str:
-    r"""Return a text that UTF-8 can hold: the name of a file may have bytes that are none, which become `?`.
-
-    >>> printable("a\udcff.txt")
-    'a?.txt'
-    """
-    return text.encode("utf-8", "replace").decode("utf-8")

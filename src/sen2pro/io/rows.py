@@ -23,7 +23,7 @@ from sen2pro.io import bundle
 from sen2pro.io.atomic import check_path
 
 LONGEST_LINE = 10_000_000  # bytes: the default; far beyond any sentence, and far below what would fill the memory
-_KINDS = {".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}  # others are text
+KINDS = {".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}  # others are text
 _COMPRESSED = {".gz": "gzip", ".xz": "xz"}
 _BATCH = 4096  # rows of a Parquet file that are decoded at once
 
@@ -75,22 +75,39 @@ def file_digest(path: str | Path) -> str:
     return digest.value
 
 
+def suffix_of(path: Path) -> str:
+    """Return the suffix that tells the kind of a file, before that of its compression.
+
+    >>> suffix_of(Path("a.CSV.gz"))
+    '.csv'
+    """
+    return (path.with_suffix("") if path.suffix.lower() in _COMPRESSED else path).suffix.lower()
+
+
 def kind_of(path: str | Path) -> str:
     """Return how a file is read: csv, tsv, jsonl, parquet or text; a file that cannot be read is an error."""
     place = check_path(path)
-    suffix = (place.with_suffix("") if place.suffix.lower() in _COMPRESSED else place).suffix.lower()
     if str(path) != "-" and place.is_dir():
         raise Sen2ProError(f"{path} is a folder; give a file")
     if str(path) != "-" and not place.exists():
         raise Sen2ProError(f"there is no file {path}")
-    if suffix == ".json":
+    if suffix_of(place) == ".json":
         raise Sen2ProError(f"{path}: JSON is read as JSONL, one object per line, from files that end in .jsonl")
-    return _KINDS.get(suffix, "text")
+    return KINDS.get(suffix_of(place), "text")
 
 
 def shown_name(path: str | Path) -> str:
     """Return a file as messages name it."""
     return "standard input" if str(path) == "-" else str(path)
+
+
+def printable(text: str) -> str:
+    r"""Return a text that UTF-8 can hold: the name of a file may have bytes that are none, which become `?`.
+
+    >>> printable("a\udcff.txt")
+    'a?.txt'
+    """
+    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def read_rows(
@@ -151,12 +168,16 @@ def _table(texts: Iterator[str], delimiter: str, name: str, choose: Choose) -> I
     reader = csv.reader(texts, delimiter=delimiter, strict=True)
     first = 1  # line of the row: fields may hold line ends
     try:
-        header = next(reader, [])
+        header = next(reader, None)
+        if header is None:
+            return
+        if not header:
+            raise Sen2ProError(f"{name}, line 1: the line is empty, but it must name the columns")
         _check_unique(header, name)
         if len(header) == 1 and any(sign in header[0] for sign in ";\t|"):
             why = f"one column named {header[0]!r}; columns are separated by commas (.tsv: tabs)"
             raise Sen2ProError(f"{name}, line 1: {why}")
-        columns = [header.index(column) for column in _chosen(choose, header, name)] if header else []
+        columns = [header.index(column) for column in _chosen(choose, header, name)]
         first = reader.line_num + 1
         for row in reader:
             if len(row) == len(header):

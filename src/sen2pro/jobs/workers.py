@@ -29,8 +29,8 @@ from sen2pro.io import bundle
 from sen2pro.io.atomic import remove_abandoned
 from sen2pro.io.bundle import Count
 from sen2pro.io.gaussians import GaussianBatch, GaussianWriter, joined
-from sen2pro.io.inputs import Record, printable
-from sen2pro.io.rows import Fault
+from sen2pro.io.inputs import Record
+from sen2pro.io.rows import Fault, printable
 from sen2pro.io.shards import MOST_SKIPPED, outline
 from sen2pro.model import Sen2Pro
 from sen2pro.settings import Settings

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -62,6 +62,11 @@ def batches(
         yield [*map(Document, check_ids(own), checked, check_metadata(more, len(checked)))]
     if list(chain(islice(names, 1) if exact else (), islice(extra or (), 1))):
         raise Sen2ProError("there are more ids or metadata than texts")
+
+
+def length_of(texts: Iterable[str], total: int | None = None) -> int | None:
+    """Return the number of texts: `total`, or their own length; None if it is unknown."""
+    return len(texts) if total is None and isinstance(texts, Sized) else total
 
 
 def check_ids(ids: object) -> list[str]:
@@ -195,10 +200,10 @@ class EncodedFile:
 
     def batches(self) -> Iterator[tuple[list[Document], GaussianBatch]]:
         """Yield documents with their Gaussians, after a first pass over the file that checks its digest and columns."""
-        unfit = {name: why for name in self._columns if (why := _unfit_key(name))}
+        unfit: dict[str, str] = {}
         for piece in stream(self._path, CHUNK):
-            for name, values in piece.columns.items():
-                if name in self._columns and name not in unfit and (why := _unfit_values(values)):
+            for name in self._columns:
+                if name in piece.columns and name not in unfit and (why := _unfit(name, piece.columns[name])):
                     unfit[name] = why
         for name, why in unfit.items():
             if self._chosen:
@@ -216,31 +221,12 @@ class EncodedFile:
             done += number
 
 
-def _unfit_key(name: str) -> str | None:
+def _unfit(name: str, values: pa.Array) -> str | None:
+    """Return why a column cannot be metadata; None if it can."""
     try:
-        check_key(name)
+        check_metadata([{name: value} for value in values.to_pylist()], len(values))
     except Sen2ProError as error:
         return str(error)
-    return None
-
-
-def _unfit_values(values: pa.Array) -> str | None:
-    """Return why a column cannot be metadata, by the rules of `check_value`, for all values at once; None if it can."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    try:
-        values.validate(full=True)
-    except pa.ArrowInvalid:
+    except UnicodeDecodeError:
         return "it holds text that is not UTF-8"
-    if pa.types.is_integer(values.type):
-        wrong = pc.or_(pc.greater(values, LARGEST_WHOLE), pc.less(values, -LARGEST_WHOLE))
-        rule = f"a whole number is between -{LARGEST_WHOLE} and {LARGEST_WHOLE}"
-    elif pa.types.is_floating(values.type):
-        wrong, rule = pc.invert(pc.is_finite(values)), "a number is finite"
-    elif pa.types.is_string(values.type):
-        wrong, rule = pc.match_substring(values, "\0"), "a text holds no NUL"
-    else:
-        return None
-    found = values.filter(wrong)
-    return f"{rule}, not {short_repr(found[0].as_py())}" if len(found) else None
+    return None

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sen2pro.calibration.defaults import PairCurves, defaults
+from sen2pro.calibration.defaults import defaults
 from sen2pro.calibration.guarantee import Rule
 from sen2pro.calibration.pairs import MatchConfidence
 from sen2pro.errors import Sen2ProError, Sen2ProWarning, short_repr
 from sen2pro.model import Sen2Pro
 from sen2pro.progress import Show, progress
-from sen2pro.search.index import unit
 from sen2pro.search.stores.faiss import library
+from sen2pro.search.vectors import unit
 from sen2pro.validation import Array, Array64, check_sentences, parse_fraction
 
 WITH_LABELS, WITHOUT_LABELS = 0.95, 0.8  # precision, where none is asked for
@@ -60,37 +59,13 @@ class Duplicates:
         return {row: tuple(found[row]) for row in sorted(found)}
 
 
-class _Judge(Protocol):
+@dataclass(frozen=True)
+class _Judge:
+    """Gives pairs of texts with a cosine the probability that they are duplicates, and says what is enough."""
+
     threshold: float
     rule: Rule | None
-
-    def __call__(self, first: list[str], second: list[str], cosine: Array64) -> Array64: ...
-
-
-class _ByLabels:
-    """Pairs are judged by a confidence that labelled pairs have fitted."""
-
-    def __init__(self, confidence: MatchConfidence, precision: float, certainty: float) -> None:
-        self._confidence, self.rule = confidence, confidence.threshold(precision=precision, certainty=certainty)
-        self.threshold = 2.0 if self.rule is None else self.rule.threshold
-
-    def __call__(self, first: list[str], second: list[str], cosine: Array64) -> Array64:
-        if self.rule is None:
-            return np.zeros(len(cosine))
-        found = self._confidence.match(first, second, self.rule)
-        return np.asarray(np.where(found.uncovered, 0.0, found.probability))
-
-
-class _ByDefault:
-    """Pairs are judged by the numbers that ship for the default model: by their cosine."""
-
-    rule: Rule | None = None
-
-    def __init__(self, default: PairCurves, precision: float) -> None:
-        self._default, self.threshold = default, precision
-
-    def __call__(self, first: list[str], second: list[str], cosine: Array64) -> Array64:
-        return np.asarray(self._default.probability(np.clip(cosine, -1, 1)))
+    probability: Callable[[list[str], list[str], Array64], Array64]
 
 
 def find_duplicates(
@@ -149,7 +124,7 @@ def _judge(
     if isinstance(confidence, (str, Path)):
         confidence = MatchConfidence.load(confidence, model=model.in_one_pass() or model)
     if isinstance(confidence, MatchConfidence):
-        return _ByLabels(confidence, precision, certainty)
+        return _judge_by_labels(confidence, precision, certainty)
     if confidence is not None:
         raise Sen2ProError(f"confidence is a fitted MatchConfidence or the folder of one, not {short_repr(confidence)}")
     default, misfits = defaults().pairs, defaults().misfits(model.signature())
@@ -170,7 +145,19 @@ def _judge(
         Sen2ProWarning,
         stacklevel=3,
     )
-    return _ByDefault(default, precision)
+    return _Judge(precision, None, lambda first, second, cosine: default.probability(np.clip(cosine, -1, 1)))
+
+
+def _judge_by_labels(confidence: MatchConfidence, precision: float, certainty: float) -> _Judge:
+    rule = confidence.threshold(precision=precision, certainty=certainty)
+
+    def probability(first: list[str], second: list[str], cosine: Array64) -> Array64:
+        if rule is None:
+            return np.zeros(len(cosine))
+        found = confidence.match(first, second, rule)
+        return np.asarray(np.where(found.uncovered, 0.0, found.probability))
+
+    return _Judge(2.0 if rule is None else rule.threshold, rule, probability)
 
 
 class _Finder:
@@ -232,7 +219,7 @@ class _Finder:
         unclear = np.flatnonzero(cosine <= _INDISTINCT)
         if len(unclear):
             first, second = [texts[edges[i][0]] for i in unclear], [texts[edges[i][1]] for i in unclear]
-            probability[unclear] = self._judge(first, second, cosine[unclear])
+            probability[unclear] = self._judge.probability(first, second, cosine[unclear])
         found: dict[int, list[tuple[float, int]]] = {}
         for (own, other, near), p in zip(edges, probability.tolist(), strict=True):
             if p >= self._judge.threshold or near > _INDISTINCT:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import uuid
 import warnings
-from collections.abc import Iterable, Mapping, Sequence, Sized
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import count, pairwise
 from pathlib import Path
-from typing import Literal, overload
+from typing import overload
 
 import numpy as np
 
@@ -15,26 +15,36 @@ from sen2pro.calibration.hits import Calibration, SearchConfidence, calibration,
 from sen2pro.distances import distance
 from sen2pro.encoder.backend import Tokens
 from sen2pro.errors import Sen2ProError, Sen2ProWarning, join_names, one_of
-from sen2pro.gaussian import Gaussian
-from sen2pro.io.gaussians import GaussianBatch, GaussianLike
+from sen2pro.io.gaussians import GaussianBatch
 from sen2pro.model import Sen2Pro
 from sen2pro.progress import Show, progress
-from sen2pro.search.documents import CHUNK, Document, EncodedFile, Where, batches, check_ids, check_where
-from sen2pro.search.results import Hit, Result
+from sen2pro.search.documents import CHUNK, Document, EncodedFile, Where, batches, check_ids, check_where, length_of
+from sen2pro.search.results import Result
 from sen2pro.search.stores import connect, create, faiss_folder, is_address
 from sen2pro.search.stores.faiss import FaissStore
 from sen2pro.search.stores.protocol import (
-    KEPT,
-    MOST_DIMENSIONS,
     Candidates,
     DuplicateIds,
     IndexInfo,
+    Ranking,
     Rows,
     Store,
     StoreUnavailable,
 )
-from sen2pro.signature import MATTERS, Signature
-from sen2pro.validation import SOURCES, Array, Array64, check_whole
+from sen2pro.search.vectors import (
+    Side,
+    check_signature,
+    describe,
+    details_of,
+    gaussian_of,
+    has_gaussians,
+    prompt_name,
+    prompt_of_documents,
+    search_model,
+    unit,
+)
+from sen2pro.signature import Signature
+from sen2pro.validation import SOURCES, Array, check_whole
 
 MOST_HITS = 10_000
 DUPLICATES = ("refuse", "replace")
@@ -42,9 +52,6 @@ _CANDIDATES, _FEWEST_CANDIDATES = 10, 200  # that are ranked again: for each hit
 _TIE = 6  # decimals of a similarity; hits that agree on them are in the order of their ids
 _STEP = 1e-6  # numbers that are further apart do not agree on them
 _MOST_LOOKED_FOR = 10  # keys of a filter that found nothing: looking for one takes a walk through all rows
-_MUST_AGREE = (*MATTERS, "samples", "max_length", "prompt")  # between building and searching
-# The names of prompts that sentence-transformers looks for, first to last, for each side of a search.
-_PROMPT_NAMES = {"query": ("query",), "document": ("document", "passage", "corpus")}
 
 
 class Index:
@@ -66,7 +73,7 @@ class Index:
 
     def __init__(self, model: Sen2Pro, store: Store, confidence: SearchConfidence | str | Path | None = None) -> None:
         self._model, self._store = search_model(model), store
-        _check_signature(store.info.signature, self._model.signature(), "the index")
+        check_signature(store.info.signature, self._model.signature(), "the index")
         if store.info.dimensions != self._model.dim:
             raise Sen2ProError(
                 f"this index holds vectors of {store.info.dimensions} numbers, but the model gives {self._model.dim}; "
@@ -123,7 +130,7 @@ class Index:
         index = cls._new(model, store, name, info, confidence, overwrite=overwrite, allow_pickle=allow_pickle)
         names: Iterable[object] = map(str, count()) if ids is None else ids
         found = batches(texts, names, metadata, exact=ids is not None)
-        index._fill(((each, None) for each in found), _length(texts, total), duplicates, show_progress_bar)
+        index._fill(((each, None) for each in found), length_of(texts, total), duplicates, show_progress_bar)
         index._store.finish()
         return index
 
@@ -141,12 +148,12 @@ class Index:
         that `metadata` names. A missing value is left out. Other parameters are as for `build`.
         """
         file = EncodedFile(path, metadata)
-        _check_signature(file.signature, search_model(model).signature(), "the file")
+        check_signature(file.signature, search_model(model).signature(), "the file")
+        info = describe(model, store, kind, rerank, "mean-cosine")
+        index = cls._new(model, store, name, info, confidence, overwrite=overwrite, allow_pickle=allow_pickle)
         if prompt := prompt_of_documents(model):
             what = f"this model puts {prompt!r} before each document, but the file was encoded without it"
             warnings.warn(f"{what}; hits may be worse than those of Index.build", Sen2ProWarning, stacklevel=2)
-        info = describe(model, store, kind, rerank, "mean-cosine")
-        index = cls._new(model, store, name, info, confidence, overwrite=overwrite, allow_pickle=allow_pickle)
         index._fill(file.batches(), len(file), duplicates, show_progress_bar)
         index._store.finish()
         return index
@@ -203,7 +210,7 @@ class Index:
     @property
     def passes(self) -> int:
         """The number of forward passes for a query."""
-        return self._model.passes if _has_gaussians(self._model) else 1
+        return self._model.passes if has_gaussians(self._model) else 1
 
     @property
     def signature(self) -> Signature:
@@ -216,7 +223,7 @@ class Index:
         return self._store
 
     @property
-    def ranking(self) -> Literal["cosine", "mean-cosine"]:
+    def ranking(self) -> Ranking:
         """Whether documents are ranked by the cosine of plain vectors or of means."""
         return self._store.info.ranking
 
@@ -260,15 +267,12 @@ class Index:
         found = batches(texts, [names] if isinstance(names, str) else names, metadata, exact=ids is not None)
         starts = zip(found, count(0, CHUNK))  # found ends first
         pieces = ((each, tokens and tokens.rows(range(start, start + len(each)))) for each, start in starts)
-        return self._fill(pieces, _length(texts), duplicates, show_progress_bar)
+        return self._fill(pieces, length_of(texts), duplicates, show_progress_bar)
 
     def _fill(
-        self,
-        batches: Iterable[tuple[list[Document], GaussianBatch | Tokens | None]],
-        total: int | None,
-        duplicates: str,
-        show: Show,
-    ) -> int:
+        self, batches: Iterable[tuple[list[Document], GaussianBatch | Tokens | None]], total: int | None,
+        duplicates: str, show: Show,
+    ) -> int:  # fmt: skip
         """Write documents, those of a file with their Gaussians; return how many there were."""
         replace = one_of("duplicates", duplicates, DUPLICATES) == "replace"
         done = 0
@@ -298,25 +302,24 @@ class Index:
         if not isinstance(piece, GaussianBatch):
             return self._encoded(self._model.tokenize(piece or texts, prompt=self.prompt("document")))
         totals = {source: piece.totals.get(f"{source}_variance") for source in SOURCES}
-        return unit(piece.mean), _details(texts, totals, piece if self.rerank else None)
+        return unit(piece.mean), details_of(texts, totals, piece if self.rerank else None)
 
-    def prompt(self, side: Literal["query", "document"]) -> str:
+    def prompt(self, side: Side) -> str:
         """Return the text that the model puts before each text of one side of a search."""
         return self._model.encoder.prompt(None, prompt_name(self._model, side))
 
     def _encoded(self, tokens: Tokens) -> tuple[Array, Array]:
         """Return the unit vectors (n, k) and the details (n, d) of texts."""
-        if not _has_gaussians(self._model):
-            return unit(self._model.encode_plain(tokens)), _details(tokens.texts, {}, None)
+        if not has_gaussians(self._model):
+            return unit(self._model.encode_plain(tokens)), details_of(tokens.texts, {}, None)
         found = self._model.estimate(tokens)
         totals = {source: part.total_variance for source, part in found.parts.items()}
         vectors = found.gaussian.mean if self.ranking == "mean-cosine" else found.plain
-        return unit(vectors), _details(tokens.texts, totals, found.gaussian if self.rerank else None)
+        return unit(vectors), details_of(tokens.texts, totals, found.gaussian if self.rerank else None)
 
     def delete(self, ids: object) -> int:
         """Delete texts by their ids; return how many there were."""
-        names = check_ids(ids)
-        return self._store.delete(names) if names else 0
+        return self._store.delete(names) if (names := check_ids(ids)) else 0
 
     def get(self, ids: object) -> list[Document]:
         """Return documents by their ids, in the order of the ids; unknown ids are left out.
@@ -381,14 +384,14 @@ class Index:
         lists = [self._ranked(candidates, query, depth) for candidates, query in zip(found, details, strict=True)]
         likely = self._probabilities(lists, details)
         columns = zip(texts, lists, likely, strict=True)
-        return [Result(text, _hits(each, chances, k), threshold) for text, each, chances in columns]
+        return [Result(text, each.hits(chances, k), threshold) for text, each, chances in columns]
 
     def _ranked(self, candidates: Candidates, query: Array, most: int) -> Candidates:
         """Return the first candidates in their final order: by similarity, and by id where similarities agree."""
         similarities, documents = candidates.similarities, candidates.documents
         if self.rerank and documents:
             metric = "sen2pro" if self.rerank == "eq6" else self.rerank
-            distances = distance(_gaussian(query[None]), _gaussian(candidates.details), metric)[0]
+            distances = distance(gaussian_of(query[None]), gaussian_of(candidates.details), metric)[0]
             similarities = (-distances.astype(np.float64)).tolist()
         if all(first - second > _STEP for first, second in pairwise(similarities)):
             return Candidates(documents[:most], similarities[:most], candidates.details[:most])
@@ -445,98 +448,3 @@ class Index:
             own = self._folder is not None and target.resolve() == self._folder.resolve()
             faiss_folder.save(store, target, overwrite=overwrite or own)
             self._folder = target
-
-
-def describe(
-    model: Sen2Pro, store: str | None, kind: str | None, rerank: str | None,
-    ranking: Literal["cosine", "mean-cosine"] = "cosine",
-) -> IndexInfo:  # fmt: skip
-    """Return the description of a new index, with its defaults; raise if it cannot be made.
-
-    >>> describe(Sen2Pro("all-MiniLM-L6-v2"), None, None, None).kind
-    'flat'
-    """
-    model = search_model(model)
-    if rerank is not None and not _has_gaussians(model):
-        raise Sen2ProError(
-            "this model has no head, so one pass gives no Gaussians to rerank by; leave rerank out, fit a head "
-            "(Sen2Pro.distill), or ask for samples: Sen2Pro(..., samples=15)"
-        )
-    kind = one_of("kind", kind or ("flat" if store is None else "hnsw"), ("flat", "hnsw"))
-    check_whole("the number of dimensions", model.dim, 1, MOST_DIMENSIONS)
-    return IndexInfo(
-        signature=model.signature(),
-        ranking=ranking,
-        rerank=rerank,
-        dimensions=model.dim,
-        kind="flat" if kind == "flat" else "hnsw",
-    )
-
-
-def search_model(model: Sen2Pro) -> Sen2Pro:
-    """Return a model as an index uses it: in one pass if there is a head, by sampling if samples were asked for."""
-    if not isinstance(model, Sen2Pro):
-        raise Sen2ProError(f"model must be a Sen2Pro, not {type(model).__name__}")
-    return model if _has_gaussians(model) else model.in_one_pass() or model
-
-
-def _has_gaussians(model: Sen2Pro) -> bool:
-    """Tell whether an index takes Gaussians of this model; otherwise it takes plain vectors alone."""
-    return model.method != "sampling" or model.settings.samples is not None
-
-
-def prompt_name(model: Sen2Pro, side: str) -> str | None:
-    """Return the name of the model's prompt for one side of a search, `query` or `document`, if it has one."""
-    return next((name for name in _PROMPT_NAMES[side] if name in model.encoder.prompts), None)
-
-
-def prompt_of_documents(model: Sen2Pro) -> str:
-    """Return the text that the model puts before a document; empty if it has no prompt for documents."""
-    name = prompt_name(model, "document")
-    return model.encoder.prompt(None, name) if name else ""
-
-
-def unit(vectors: Array) -> Array:
-    """Return vectors of length 1; a vector of zeros stays as it is."""
-    wide = vectors.astype(np.float64)
-    lengths = np.sqrt(np.einsum("ij,ij->i", wide, wide))[:, None]
-    return np.asarray(vectors / np.maximum(lengths, 1e-30), np.float32)
-
-
-def _details(texts: list[str], totals: Mapping[str, Array64 | None], gaussian: GaussianLike | None) -> Array:
-    """Return the details (n, d) of texts: total variances, words, and mean and variance if there is a Gaussian."""
-    columns = [totals.get(source) for source in SOURCES]
-    known = [np.zeros(len(texts)) if column is None else column for column in columns]
-    kept = np.stack([*known, [len(text.split()) for text in texts]], axis=1).astype(np.float32)
-    return kept if gaussian is None else np.concatenate([kept, gaussian.mean, gaussian.variance], axis=1)
-
-
-def _gaussian(details: Array) -> Gaussian:
-    """Return the Gaussians in details."""
-    mean, variance = np.split(details[:, KEPT:], 2, axis=1)
-    return Gaussian(mean, variance)
-
-
-def _hits(candidates: Candidates, likely: list[float | None], k: int) -> tuple[Hit, ...]:
-    columns = zip(candidates.documents[:k], candidates.similarities, likely, strict=False)
-    return tuple(Hit(each.id, each.text, near, chance, dict(each.metadata)) for each, near, chance in columns)
-
-
-def _length(texts: Iterable[str], total: int | None = None) -> int | None:
-    return len(texts) if total is None and isinstance(texts, Sized) else total
-
-
-def _check_signature(kept: Signature | None, given: Signature, what: str) -> None:
-    if kept is None:
-        raise Sen2ProError(f"{what} does not say how it was made, so it cannot be compared with a query")
-    differing = [
-        f"{name} {getattr(kept, name)!r} in {what}, but {getattr(given, name)!r} now"
-        for name in _MUST_AGREE
-        if getattr(kept, name) != getattr(given, name)
-    ]
-    if differing:
-        versions = f" ({what} was made with sen2pro {kept.version}, this is {given.version})"
-        raise Sen2ProError(
-            f"{what} was made with another model or other settings: {'; '.join(differing)}"
-            f"{versions if kept.version != given.version else ''}. Pass model=... as it was, or build the index again"
-        )

@@ -16,7 +16,7 @@ class Hit:
     """A document that was found.
 
     `similarity` is what documents are ranked by: greater is closer. `probability` is that of a right hit, None where
-    nothing is calibrated.
+    there are no probabilities.
     """
 
     id: str
@@ -63,7 +63,7 @@ class Result(Sequence[Hit]):
 
     @property
     def probability(self) -> float | None:
-        """How likely the first hit is right; None where nothing is calibrated, 0 where nothing was found."""
+        """How likely the first hit is right; None without a calibration, 0 without a hit."""
         return self.hits[0].probability if self.hits else 0.0
 
     def __len__(self) -> int:

@@ -41,7 +41,7 @@ except ImportError:
 _CATALOGUE = sql.Identifier("sen2pro_indexes")  # one row for each index of a database
 _COLUMNS = ("id", "text", "vector", "details", "metadata")
 _MOST_INDEXED = 2000  # dimensions that pgvector builds a graph for
-_DEPTH = 200  # rows looked at in a search of the graph at once; it goes on until enough are found
+_DEPTH = 200  # rows looked at in a search of the graph at once; it continues until enough are found
 _LEAST_VERSION = (0, 8)  # of pgvector: iterative scans
 _WAIT = 10  # seconds for a connection
 _MOST_STATEMENTS = 100  # prepared statements, one for each shape of a filter
@@ -49,7 +49,7 @@ Connection = psycopg.Connection[tuple[Any, ...]]
 
 
 class Database:
-    """Connections to a server: each thread that is at work has one of its own, and idle ones are used again."""
+    """Connections to a server: each working thread has one, and idle ones are reused."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -65,7 +65,7 @@ class Database:
 
     @contextmanager
     def connected(self) -> Iterator[Connection]:
-        """Give a connection; each statement is a transaction of its own."""
+        """Give a connection; each statement is a separate transaction."""
         connection = None
         try:
             connection = self._connection()
@@ -164,7 +164,7 @@ class PostgresStore:
                     )
                 ours = self._sql("SELECT 1 FROM {catalogue} WHERE name = %s")
                 if connection.execute(ours, [self._name]).fetchone() is None:
-                    raise Sen2ProError(f"the table {self._name!r} is no index of sen2pro, so it is not replaced")
+                    raise Sen2ProError(f"the table {self._name!r} is not an index of sen2pro; it is not replaced")
                 connection.execute(self._sql("DROP TABLE {table}"))
             connection.execute(
                 self._sql(
@@ -278,7 +278,7 @@ class PostgresStore:
 
     @retried
     def finish(self) -> None:
-        """Build the graph, if there is none yet and pgvector builds one for so many dimensions."""
+        """Build the graph, if there is none yet and pgvector can build it."""
         if self.info.kind == "flat" or self.info.dimensions > _MOST_INDEXED:
             return
         graph = sql.Identifier(f"{self._name}_hnsw")

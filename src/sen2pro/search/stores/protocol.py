@@ -17,6 +17,7 @@ from sen2pro.distances import METRICS
 from sen2pro.errors import Sen2ProError, join_names, one_of, short_repr
 from sen2pro.io.bundle import Config, convert
 from sen2pro.search.documents import Document, Where
+from sen2pro.search.results import Hit
 from sen2pro.signature import Signature
 from sen2pro.validation import Array
 
@@ -27,6 +28,7 @@ KEPT = 3  # numbers of each document: total variances of model and data, and wor
 SOME_ROWS = 1000  # rows whose metadata is read for the list of keys
 TRIES, _FIRST_WAIT = 5, 0.1  # seconds, doubled after each try
 Json = dict[str, Any]
+Ranking = Literal["cosine", "mean-cosine"]  # of plain vectors, or of means
 T = TypeVar("T")
 P = ParamSpec("P")
 Self = TypeVar("Self")
@@ -55,7 +57,7 @@ class IndexInfo(Config, frozen=True):
     """How an index was made: kept in its store, and compared with the model that searches it."""
 
     signature: Signature
-    ranking: Literal["cosine", "mean-cosine"]
+    ranking: Ranking
     rerank: str | None
     dimensions: Annotated[int, msgspec.Meta(ge=1, le=MOST_DIMENSIONS)]
     kind: Literal["flat", "hnsw"]
@@ -134,6 +136,11 @@ class Candidates:
     documents: Sequence[Document]
     similarities: list[float]
     details: Array
+
+    def hits(self, probabilities: Sequence[float | None], k: int) -> tuple[Hit, ...]:
+        """Return the first k hits with their probabilities; more probabilities are not used."""
+        columns = zip(self.documents[:k], self.similarities, probabilities, strict=False)
+        return tuple(Hit(each.id, each.text, near, chance, dict(each.metadata)) for each, near, chance in columns)
 
     @classmethod
     def none(cls) -> Candidates:

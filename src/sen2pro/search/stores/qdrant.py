@@ -89,7 +89,9 @@ class QdrantStore:
                         f"there is a collection {self._name!r} already; pass overwrite=True, or another name=..."
                     )
                 if not client.collection_exists(self._notes):
-                    raise Sen2ProError(f"the collection {self._name!r} is no index of sen2pro, so it is not replaced")
+                    raise Sen2ProError(
+                        f"the collection {self._name!r} is not an index of sen2pro, so it is not replaced"
+                    )
                 client.delete_collection(self._name)
             if client.collection_exists(self._notes):
                 client.delete_collection(self._notes)
@@ -189,7 +191,7 @@ class QdrantStore:
     @retried
     def nearest(self, vectors: Array, k: int, where: Where) -> list[Candidates]:
         """Return the k nearest documents for each vector (n, k)."""
-        wanted, exact = _filter(where), None  # the local engine compares all points, and warns if it is told how
+        wanted, exact = _filter(where), None  # the local engine always compares all points, and warns if it gets this
         if not self._client.local:
             exact = models.SearchParams(exact=self.info.kind == "flat", hnsw_ef=max(128, 2 * k))
         requests = [
@@ -223,7 +225,7 @@ class QdrantStore:
         return sorted({key for point in found for key in (point.payload or {})["metadata"]})
 
     def finish(self) -> None:
-        """Do nothing: a server builds its graph by itself."""
+        """Do nothing: a server builds its graph automatically."""
 
     def close(self) -> None:
         """Close the client, which frees the lock of a folder."""
