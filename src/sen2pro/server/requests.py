@@ -132,9 +132,9 @@ class ApiRequest(Request):
         self, given: str | list[str] | list[int] | list[list[int]], field: str, most: int | None = None
     ) -> list[str | list[int]]:
         """Return one or several texts, or lists of token ids, as a list within the limits."""
-        several: list[str | list[int]] = [given] if isinstance(given, str) else list(given)
+        several: list[str | list[int]] = [given] if isinstance(given, str) else list(given)  # type: ignore[arg-type]
         if several and isinstance(several[0], int):  # a list of numbers is one text
-            several = [given]  # type: ignore[list-item]
+            several = [given]
         most = min(most or self.serving.texts, self.serving.texts)
         if not several:
             raise RequestError("empty", f"'{field}' is empty; give at least one text", field)
