@@ -12,10 +12,10 @@ from small_data import table, write_all, write_sts
 from typer.testing import CliRunner
 
 from sen2pro import Gaussian, Sen2Pro
-from sen2pro.calibration.measures import Undefined
 from sen2pro.cli.app import app
 from sen2pro.errors import Sen2ProError
 from sen2pro_lab.metrics import sts
+from sen2pro_lab.metrics.bootstrap import Undefined
 from sen2pro_lab.metrics.report import PAGE, Grid, Result, read, to_markdown, write
 from sen2pro_lab.paper import numbers as paper
 from sen2pro_lab.paper.data import DataMissing, read_sts

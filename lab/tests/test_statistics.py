@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from sen2pro.calibration.measures import Undefined, mean_statistic
 from sen2pro.errors import Sen2ProError
+from sen2pro_lab.metrics.bootstrap import Undefined, mean_statistic
 from sen2pro_lab.metrics.statistics import average_statistic, correlation_statistic, kendall, pearson, spearman
 
 numbers = st.lists(st.integers(0, 6), min_size=4, max_size=30)

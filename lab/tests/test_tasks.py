@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from sen2pro import Gaussian, distance
-from sen2pro.calibration.measures import Undefined
 from sen2pro_lab.metrics import retrieval, sts
+from sen2pro_lab.metrics.bootstrap import Undefined
 from sen2pro_lab.metrics.statistics import aligned, by_system, spearman
 from sen2pro_lab.metrics.sts import Pairs
 from sen2pro_lab.paper.tables import theorems as theory

@@ -153,7 +153,7 @@ class Sen2Pro:
     def find_head(self) -> Head | None:
         """Return the head in use, or the one that this model finds in its folder or the package; None without one."""
         if self._head is not None or self._one_pass is not None:
-            return self._head or self._one_pass.head
+            return self._head if self._one_pass is None else self._one_pass.head
         try:
             return find_head(self._sampler, self.signature())
         except HeadMissing:

@@ -41,7 +41,7 @@ class Fitted(Protocol):
         """Write it to disk."""
 
 
-class FileSettings(Config, kw_only=True):
+class FileSettings(Config, frozen=True, kw_only=True):
     """The settings that a file may hold; `precision` and `vocabulary` are not in the oldest files."""
 
     method: str
@@ -70,7 +70,7 @@ class FileSettings(Config, kw_only=True):
 DATA = FileSettings.__struct_fields__
 
 
-class SavedModel(FileSettings, kw_only=True):
+class SavedModel(FileSettings, frozen=True, kw_only=True):
     """What `Sen2Pro.save` writes beside the encoder."""
 
     name: str

@@ -1,4 +1,4 @@
-"""Measures of predicted probabilities against numbers worked out by hand, and what the paired bootstrap promises."""
+"""Measures of predicted probabilities against numbers worked out by hand."""
 
 import math
 from dataclasses import asdict
@@ -86,67 +86,3 @@ def test_what_is_not_a_distribution_is_refused_with_its_row(row):
 
 def test_rounded_probabilities_are_taken():
     assert measures.accuracy(np.array([[0.333, 0.333, 0.333]], np.float16), np.array([0], np.uint8)) == 1.0
-
-
-def noisy(size, n=200, seed=0):
-    return measures.mean_statistic(-np.abs(size * np.random.default_rng(seed).normal(size=n)))
-
-
-def test_a_clear_gain_is_found_and_none_where_there_is_none():
-    better = measures.paired_bootstrap([noisy(10)], noisy(150, seed=1), 200)
-    assert better.verdict == "better"
-    assert better.p < 0.01
-    assert better.low < better.gain < better.high
-    assert measures.paired_bootstrap([noisy(150, seed=1)], noisy(10), 200).verdict == "worse"
-    same = measures.paired_bootstrap([noisy(50)], noisy(50), 200)
-    assert (same.gain, same.verdict, same.p) == (0, "no difference", 1)
-
-
-def test_the_interval_covers_the_truth_as_often_as_it_says():
-    """Two scores of equal worth: in 19 of 20 data sets the interval of the difference holds 0."""
-    rng = np.random.default_rng(3)
-    inside = 0
-    for _ in range(100):
-        a, b = rng.normal(size=(2, 60))
-        c = measures.paired_bootstrap([measures.mean_statistic(a)], measures.mean_statistic(b), 60, resamples=400)
-        inside += c.verdict == "no difference"
-    assert 87 <= inside < 100  # binomial(100, 0.95) is outside in less than 1 of 100 cases, and the seed is fixed
-
-
-def test_seeds_are_averaged_and_their_spread_is_given():
-    found = measures.paired_bootstrap(
-        [measures.mean_statistic([1.0, 3.0]), measures.mean_statistic([3.0, 5.0])],
-        measures.mean_statistic([0.0, 0.0]),
-        2,
-    )
-    assert (found.value, found.baseline) == (3, 0)
-    assert found.sd == pytest.approx(np.sqrt(2))  # of 2 and 4
-    assert found.scaled(100).sd == pytest.approx(100 * np.sqrt(2))
-
-
-def test_points_are_drawn_within_their_groups():
-    """With one point a group, every resample is the data itself."""
-    found = measures.paired_bootstrap(
-        [measures.mean_statistic([1.0, 5.0])], measures.mean_statistic([0.0, 1.0]), 2, groups=np.array([0, 1])
-    )
-    assert (found.low, found.high) == (2.5, 2.5)
-
-
-def test_resamples_that_are_undefined_are_left_out_and_all_of_them_is_an_error():
-    three = measures.mean_statistic([1.0, 2.0, 3.0])
-
-    def where_all_are_drawn(counts):
-        return np.where(counts.min(axis=1) > 0, 1.0, np.nan)
-
-    found = measures.paired_bootstrap([three], where_all_are_drawn, 3)
-    assert (found.low, found.high) == (1, 1)  # (1 + 2 + 3) / 3 - 1: no other resample counts
-    with pytest.raises(measures.Undefined, match="undefined in every resample"):
-        measures.paired_bootstrap([lambda counts: np.full(len(counts), np.nan)], three, 3)
-
-
-def test_of_five_points_nothing_is_said():
-    assert measures.Comparison(0, 1, 0.5, 1.5, 0.001, 5).verdict == "too few"
-
-
-def test_smaller_can_be_better():
-    assert measures.Comparison(2, 1, -1.5, -0.5, 0.01, 10, smaller_is_better=True).verdict == "better"

@@ -10,7 +10,8 @@ from sklearn.linear_model import LogisticRegression
 from sen2pro import Gaussian, Sen2Pro
 from sen2pro.calibration import MatchConfidence, NothingPromised
 from sen2pro.calibration.measures import calibration_error
-from sen2pro.calibration.pairs import design, names, pair_features, verdicts
+from sen2pro.calibration.pair_features import names, pair_features
+from sen2pro.calibration.pairs import design, verdicts
 from sen2pro.calibration.selection import fit, folds, logistic
 from sen2pro.errors import Sen2ProError, Sen2ProWarning
 from sen2pro.estimation.encoded import Encoded

@@ -53,8 +53,8 @@ class Rule:
         what = f"at most {self.target:g} in a thousand" if self.promised == "false matches" else f"{self.target:g}"
         least = "" if self.promised == "false matches" else " of at least"
         return (
-            f"Say yes from {self.threshold:.4f} on: {self.promised}{least} {what}, with a certainty of "
-            f"{100 * self.certainty:g} %. It says yes to {100 * self.share:.1f} % of the examples."
+            f"Accept scores of {self.threshold:.4f} or more: {self.promised}{least} {what}, with a certainty of "
+            f"{100 * self.certainty:g} %. It accepts {100 * self.share:.1f} % of the examples."
         )
 
 
@@ -98,7 +98,7 @@ def promise(
     >>> scores = rng.uniform(size=2000)
     >>> labels = rng.uniform(size=2000) < scores  # a score of 0.9 is right nine times out of ten
     >>> print(promise(scores, labels, precision=0.9).rule)  # the mean of the scores above 0.8 is 0.9
-    Say yes from 0.8219 on: precision of at least 0.9, with a certainty of 95 %. It says yes to 18.3 % of the examples.
+    Accept scores of 0.8219 or more: precision of at least 0.9, with a certainty of 95 %. It accepts 18.3 %...
     >>> promise(scores[:60], labels[:60], precision=0.99).rule is None
     True
     """

@@ -16,6 +16,7 @@ from sen2pro.calibration import report as reports
 from sen2pro.calibration.confidence import Confidence, Examples, State, check_kinds, held_out
 from sen2pro.calibration.defaults import default_slope
 from sen2pro.calibration.guarantee import CERTAINTY, Rule
+from sen2pro.calibration.pair_features import PLAIN, far_pairs, names, pair_features
 from sen2pro.calibration.selection import (
     Chosen,
     Design,
@@ -33,15 +34,13 @@ from sen2pro.calibration.selection import (
     logistic,
     losses,
 )
-from sen2pro.distances import distance_pairwise
 from sen2pro.errors import Sen2ProError, Sen2ProWarning, short_repr
 from sen2pro.estimation.encoded import Encoded
-from sen2pro.gaussian import Gaussian, is_far
+from sen2pro.gaussian import Gaussian
 from sen2pro.io.atomic import check_path
 from sen2pro.signature import MATTERS, Signature
-from sen2pro.validation import Array, Array64, as_list, check_sentences, parse_fraction
+from sen2pro.validation import Array64, as_list, check_sentences, parse_fraction
 
-PLAIN = ("cosine", "length", "length difference")  # features that need no distribution
 TITLES = {
     "platt": "Platt, cosine", "isotonic": "isotonic, cosine", "beta": "beta, cosine",
     "lengths": "logistic, cosine and lengths", "distribution": "logistic, with the distribution",
@@ -53,7 +52,6 @@ _SHAPES: dict[str, Shape] = {
     "platt": "linear", "beta": "beta", "isotonic": "isotonic", "lengths": "products", "distribution": "products"
 }  # fmt: skip
 _FEW = 200  # pairs: with fewer, curves of many steps are noise, and the pull to the default slope is at least so strong
-_FLOOR = 1e-12  # of a variance, before its logarithm
 _OF_THE_FIT = (*MATTERS, "samples", "max_length", "prompt")  # must not differ between fitting and using
 Sentences = str | Sequence[str] | Encoded
 
@@ -287,41 +285,6 @@ class MatchConfidence(Confidence[PairState]):
         return _at_level(logits, state.level), far_pairs(left, right)
 
 
-def names(sources: Sequence[str]) -> tuple[str, ...]:
-    """Return the names of the features of a pair, those without a distribution first.
-
-    >>> names(["data"])
-    ('cosine', 'length', 'length difference', 'distance', 'mean cosine', 'data total', 'data ratio', 'data product')
-    """
-    of_source = [f"{source} {name}" for source in sources for name in ("total", "ratio", "product")]
-    return (*PLAIN, "distance", "mean cosine", *of_source)
-
-
-def pair_features(a: Encoded, b: Encoded) -> Table:
-    """Return the features of each pair, by `names`; a pair and its reverse have the same.
-
-    Of each source of uncertainty: *total* is the logarithm of the sum of both total variances, *ratio* the size of the
-    logarithm of their ratio (sentences that mean the same are about equally vague), and *product* the logarithm of the
-    variance of the dot product, by the delta method.
-    """
-    lengths = np.log(np.maximum([a.words, b.words], 1))
-    distance = distance_pairwise(a.gaussian, b.gaussian).astype(np.float64)
-    columns = [_cosine(a.plain, b.plain), lengths.sum(axis=0), np.abs(lengths[0] - lengths[1])]
-    columns += [distance, _cosine(a.gaussian.mean, b.gaussian.mean)]
-    for source in a.parts:
-        x, y = a.parts[source], b.parts[source]
-        total_x, total_y = (np.maximum(part.total_variance, _FLOOR) for part in (x, y))
-        product = (x.mean.astype(np.float64) ** 2 * y.variance + y.mean.astype(np.float64) ** 2 * x.variance).sum(-1)
-        columns += [np.log(total_x + total_y), np.abs(np.log(total_x / total_y)), np.log(np.maximum(product, _FLOOR))]
-    return Table(names(list(a.parts)), np.stack(columns, axis=-1))
-
-
-def _cosine(x: Array, y: Array) -> Array64:
-    x_, y_ = (side.astype(np.float64) for side in (x, y))
-    norms = np.linalg.norm(x_, axis=-1) * np.linalg.norm(y_, axis=-1)
-    return np.asarray((x_ * y_).sum(axis=-1) / np.maximum(norms, _FLOOR))
-
-
 def design(name: str, features: tuple[str, ...], n: int, slope: float) -> Design:
     """Return a candidate for n pairs with some features, whose coefficient of the cosine is drawn to a slope."""
     used = {"lengths": PLAIN, "distribution": features}.get(name, PLAIN[:1])
@@ -385,11 +348,6 @@ def pair_digest(first: str, second: str) -> str:
     """
     text = "\0".join(sorted((first, second)))
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=6).hexdigest()
-
-
-def far_pairs(left: Encoded, right: Encoded) -> Mask:
-    """Tell which pairs (n,) have a sentence that the head does not know."""
-    return is_far(left.gaussian) | is_far(right.gaussian)
 
 
 def _groups(texts: tuple[Sequence[str], Sequence[str]] | None, table: Table) -> NDArray[np.int64]:

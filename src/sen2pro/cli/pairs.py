@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
+from sen2pro.calibration.guarantee import CERTAINTY
 from sen2pro.cli import options
 from sen2pro.cli.terminal import Console
 from sen2pro.errors import Sen2ProError, Sen2ProWarning
@@ -103,7 +104,7 @@ def match(
     output: Annotated[str, Argument(help="A .csv, .tsv or .jsonl file.", metavar="OUT")],
     confidence: Annotated[str, Option(help="The folder that sen2pro calibrate wrote.")],
     precision: Annotated[float, Option(help="Minimum share of true matches among the pairs marked yes.")] = 0.95,
-    certainty: options.Certainty = 0.95,
+    certainty: options.Certainty = CERTAINTY,
     uncovered: Annotated[
         bool, Option("--uncovered", help="Allow a yes for text that the head does not know, such as another language.")
     ] = False,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
+from sen2pro.calibration.guarantee import CERTAINTY
 from sen2pro.cli import options
 from sen2pro.cli.terminal import Console, in_flags
 from sen2pro.errors import Sen2ProError, Sen2ProWarning, one_of
@@ -181,7 +182,7 @@ def search(
     hits: Annotated[int, Option("--hits", "-k", help="Number of hits per query.", min=1)] = 5,
     where: _Where = None,
     precision: _AnswerPrecision = None,
-    certainty: options.Certainty = 0.95,
+    certainty: options.Certainty = CERTAINTY,
     confidence: _SearchConfidence = None,
     batch: _Batch = None,
     column: options.Column = None,
@@ -302,7 +303,7 @@ def dedup(
             help="Minimum share of duplicates among the dropped texts. (default: 0.95 with --confidence, 0.8 without)"
         ),
     ] = None,
-    certainty: options.Certainty = 0.95,
+    certainty: options.Certainty = CERTAINTY,
     confidence: Annotated[
         str | None, Option(help="Folder of sen2pro calibrate. (default: built-in probabilities, without a guarantee)")
     ] = None,

@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sen2pro.encoder.backend import States, Tokens
 from sen2pro.errors import Sen2ProError, short_repr
-from sen2pro.estimation.head import Coverage, Head, HeadConfig, HeadSpace, Teacher
+from sen2pro.estimation.head import Coverage, Head, HeadConfig, HeadSpace, Quality, Teacher, Transforms
 from sen2pro.estimation.linear import PARTS, TRANSFORMS, Layers, Linear, Ridge, Rows, basis, hash_of
 from sen2pro.estimation.moments import dof_of_noise, log_bias, samples_worth
 from sen2pro.estimation.specificity import Corpus, fit_specificity
@@ -117,10 +117,11 @@ def fit_for(
     }
     counts = "+".join(str(each.count) for each in samples.values())
     config = HeadConfig(
-        space=HeadSpace.of(signature), corpus=Corpus.of(texts), quality=quality, worth=worth, rest=coverage.rest,
+        space=HeadSpace.of(signature), corpus=Corpus.of(texts), quality=cast(Quality, quality),
+        worth=worth, rest=coverage.rest,
         teacher=Teacher(samples=counts, seed=sampler.settings.seed), lengths=coverage.lengths,
         layers={"coverage": coverage.layers, **{name: each.layers for name, each in maps.items()}},
-        transforms={name: each.transform for name, each in maps.items()},
+        transforms=cast(Transforms, {name: each.transform for name, each in maps.items()}),
         hash=hash_of(arrays, str(coverage.lengths)),
     )  # fmt: skip
     return Head(config, arrays)

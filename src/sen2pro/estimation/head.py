@@ -37,10 +37,12 @@ _COVERAGE = {  # the arrays of `Coverage`, and their axes
     "centre": "width", "scale": "width", "axes": "width q", "spread": "q", "low": "3", "high": "3", "distances": "held",
 }  # fmt: skip
 Layers = Annotated[tuple[Count, ...], msgspec.Meta(max_length=16)]
+Quality = dict[Literal["model", "data"], dict[str, float | None]]
+Transforms = dict[str, Literal["", "log", "root"]]
 Worth = Annotated[float, msgspec.Meta(ge=0)]
 
 
-class HeadSpace(Space, kw_only=True):
+class HeadSpace(Space, frozen=True, kw_only=True):
     """The settings of the model that a head was fitted for; another model must agree on all but the name."""
 
     geometry: str
@@ -48,7 +50,7 @@ class HeadSpace(Space, kw_only=True):
     edits: str
 
 
-class Teacher(Config, kw_only=True):
+class Teacher(Config, frozen=True, kw_only=True):
     """The samples that a head was fitted to."""
 
     samples: str
@@ -57,7 +59,7 @@ class Teacher(Config, kw_only=True):
     prompt: str = ""
 
 
-class Strength(Config, kw_only=True):
+class Strength(Config, frozen=True, kw_only=True):
     """What heads up to 0.11 say of the worth of their predictions."""
 
     dof: Worth
@@ -67,17 +69,17 @@ class Strength(Config, kw_only=True):
     level_noise: Worth
 
 
-class HeadConfig(Config, kw_only=True, omit_defaults=True):
+class HeadConfig(Config, frozen=True, kw_only=True, omit_defaults=True):
     """What is saved beside the numbers of a head."""
 
     space: HeadSpace
     corpus: Corpus
     teacher: Teacher
-    quality: dict[Literal["model", "data"], dict[str, float | None]]
+    quality: Quality
     rest: Positive  # of the coverage
     lengths: tuple[float, ...] = ()  # of the coverage
     layers: dict[str, Layers | None]
-    transforms: dict[str, Literal["", "log", "root"]]
+    transforms: Transforms
     worth: dict[str, Worth] = msgspec.field(default_factory=dict)
     strengths: dict[str, Strength] = msgspec.field(default_factory=dict)  # in heads up to 0.11, instead of `worth`
     hash: str
@@ -161,7 +163,7 @@ class Head:
     specificity: SpecificityHead | None = None
 
     @property
-    def quality(self) -> dict[Literal["model", "data"], dict[str, float | None]]:
+    def quality(self) -> Quality:
         """R2 on held-out sentences by source; None or NaN: unknown, below 0: worse than a constant."""
         return self.config.quality
 
@@ -196,8 +198,7 @@ class Head:
         layers, transforms = self.config.layers, self.config.transforms
         return {
             name: Linear(
-                layers[name], *(self.arrays[f"{name}.{part}"] for part in PARTS),
-                transform=transforms[name],
+                layers[name], **{part: self.arrays[f"{name}.{part}"] for part in PARTS}, transform=transforms[name]
             )
             for name in transforms
         }  # fmt: skip

@@ -34,9 +34,13 @@ Estimates = Mapping[str, tuple[Array64, Array64]]  # the mean and the variance o
 class Method(Protocol):
     """A way to encode texts."""
 
-    sampler: Sampler
-    estimator: str
-    """How the variances are estimated, as a signature says it."""
+    @property
+    def sampler(self) -> Sampler:
+        """Runs the encoder."""
+
+    @property
+    def estimator(self) -> str:
+        """How the variances are estimated, as a signature says it."""
 
     def estimate(
         self, tokens: Tokens, batch_size: int | None = None, show: Show = None, *, plain: bool = False
@@ -56,7 +60,7 @@ def open_sampler(settings: Settings, saved: SavedModel | None) -> Sampler:
             )
     if settings.normalize is None:
         settings = settings.changed(normalize=encoder.unit)
-    whitening = find_whitening(settings.whitening, encoder.folder, encoder.pooling, saved and saved.pooling)
+    whitening = find_whitening(settings.whitening, encoder.folder, encoder.pooling, saved.pooling if saved else None)
     sampler = Sampler(encoder, settings, whitening)
     if "model" in settings.sources:
         sampler.check_dropout()

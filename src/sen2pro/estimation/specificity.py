@@ -126,7 +126,7 @@ def measure(encoded: Encoded, head: SpecificityHead | None, moves: Array64 | Non
     return Specificity(head.score(value), head.at_length(value, encoded.words), value)
 
 
-class Space(Config, kw_only=True):
+class Space(Config, frozen=True, kw_only=True):
     """The model that a head was fitted for; another model must agree on all but the name."""
 
     model: str
@@ -140,7 +140,7 @@ class Space(Config, kw_only=True):
         return cls(**{name: getattr(signature, name) for name in cls.__struct_fields__})
 
 
-class Corpus(Config, kw_only=True):
+class Corpus(Config, frozen=True, kw_only=True):
     """The sentences that a head was fitted on."""
 
     hash: str
@@ -152,7 +152,7 @@ class Corpus(Config, kw_only=True):
         return cls(hash=hashlib.sha256("\n".join(texts).encode()).hexdigest()[:8], size=len(texts))
 
 
-class SpecificityConfig(Config, kw_only=True):
+class SpecificityConfig(Config, frozen=True, kw_only=True):
     """What is saved beside the numbers of a head."""
 
     space: Space

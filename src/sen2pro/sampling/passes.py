@@ -47,7 +47,8 @@ def run_passes(
         batches = _even_batches(order, lengths, encoder.token_budget)
     else:
         batches = _batches(order, lengths, group, batch_size, encoder.token_budget)
-    done, parts = [], []
+    done: list[int] = []
+    parts: list[States] = []
     for batch, states in (_in_threads if encoder.concurrent else map)(run, batches):
         done += batch
         parts.append(states)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, Protocol
@@ -28,9 +28,16 @@ Draws = Iterator[tuple[str, NDArray[np.int64], NDArray[np.int64], Array]]
 class LinearMap(Protocol):
     """A map that vectors go through before they are normalised: a `Whitening`."""
 
-    dim: int
-    hash: str
-    apply: Callable[[NDArray[Any]], Array]
+    @property
+    def dim(self) -> int:
+        """The number of dimensions after the map."""
+
+    @property
+    def hash(self) -> str:
+        """Stands for the map in a signature."""
+
+    def apply(self, vectors: NDArray[Any]) -> Array:
+        """Map vectors (..., k)."""
 
 
 @dataclass

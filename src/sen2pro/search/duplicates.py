@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sen2pro.calibration.defaults import defaults
-from sen2pro.calibration.guarantee import Rule
+from sen2pro.calibration.guarantee import CERTAINTY, Rule
 from sen2pro.calibration.pairs import MatchConfidence
 from sen2pro.errors import Sen2ProError, Sen2ProWarning, short_repr
 from sen2pro.model import Sen2Pro
@@ -73,7 +73,7 @@ def find_duplicates(
     texts: Iterable[str],
     *,
     precision: float | None = None,
-    certainty: float = 0.95,
+    certainty: float = CERTAINTY,
     confidence: MatchConfidence | str | Path | None = None,
     show_progress_bar: Show = None,
     total: int | None = None,

@@ -11,6 +11,7 @@ from typing import overload
 
 import numpy as np
 
+from sen2pro.calibration.guarantee import CERTAINTY
 from sen2pro.calibration.hits import Calibration, SearchConfidence, calibration, load_search_confidence
 from sen2pro.distances import distance
 from sen2pro.encoder.backend import Tokens
@@ -336,16 +337,16 @@ class Index:
     @overload
     def search(  # type: ignore[overload-overlap]  # a text is a sequence of texts, too
         self, queries: str, k: int = 5, *, where: Mapping[str, object] | None = None, precision: float | None = None,
-        certainty: float = 0.95,
+        certainty: float = CERTAINTY,
     ) -> Result: ...  # fmt: skip
     @overload
     def search(
         self, queries: Sequence[str] | Tokens, k: int = 5, *, where: Mapping[str, object] | None = None,
-        precision: float | None = None, certainty: float = 0.95,
+        precision: float | None = None, certainty: float = CERTAINTY,
     ) -> list[Result]: ...  # fmt: skip
     def search(
         self, queries: str | Sequence[str] | Tokens, k: int = 5, *, where: Mapping[str, object] | None = None,
-        precision: float | None = None, certainty: float = 0.95,
+        precision: float | None = None, certainty: float = CERTAINTY,
     ) -> Result | list[Result]:  # fmt: skip
         """Return the k nearest texts of each query, the nearest first, each with the probability that it is right.
 

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from sen2pro.calibration.comparison import Comparison
+from sen2pro.calibration.guarantee import CERTAINTY
 from sen2pro.encoder.backend import Tokens
 from sen2pro.errors import Sen2ProError
 from sen2pro.gaussian import Gaussian
@@ -50,7 +51,7 @@ class SearchOptions:
     k: int
     where: Mapping[str, object] | None = None
     precision: float | None = None
-    certainty: float = 0.95
+    certainty: float = CERTAINTY
 
 
 class Engine:

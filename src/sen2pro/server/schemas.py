@@ -11,6 +11,7 @@ from typing import Annotated, Any, Generic, Literal, TypeVar, get_type_hints
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from sen2pro.calibration.comparison import Comparison
+from sen2pro.calibration.guarantee import CERTAINTY
 from sen2pro.estimation.specificity import Specificity
 from sen2pro.search.documents import Value
 from sen2pro.search.results import Hit, Result
@@ -303,7 +304,7 @@ class SearchRequest(Strict, json_schema_extra=_example(queries=["how do I reset 
     k: int = Field(5, ge=1, le=10_000)
     where: dict[str, Any] | None = None
     precision: float | None = Field(None, gt=0, lt=1, strict=False)
-    certainty: float = Field(0.95, gt=0, lt=1, strict=False)
+    certainty: float = Field(CERTAINTY, gt=0, lt=1, strict=False)
 
 
 FoundText: Any = _of_dataclass(Hit, "Hit", metadata=(dict[str, Value], ...))

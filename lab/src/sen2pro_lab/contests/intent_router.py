@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from sen2pro.calibration.guarantee import CERTAINTY
 from sen2pro.calibration.hits import SearchConfidence
 from sen2pro.errors import Sen2ProError
 from sen2pro.model import Sen2Pro
@@ -66,7 +67,7 @@ class IntentRouter(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
         Makes splits reproducible.
     """
 
-    def __init__(self, precision: float = 0.95, certainty: float = 0.95, seed: int = 0) -> None:
+    def __init__(self, precision: float = 0.95, certainty: float = CERTAINTY, seed: int = 0) -> None:
         self.precision = precision
         self.certainty = certainty
         self.seed = seed

@@ -10,14 +10,16 @@ import numpy as np
 from scipy.special import expit
 
 from sen2pro.calibration.defaults import default_slope
-from sen2pro.calibration.measures import calibration_error, mean_statistic, value_of
-from sen2pro.calibration.pairs import TITLES, WITH, WITHOUT, choose_among, pair_features
+from sen2pro.calibration.measures import calibration_error
+from sen2pro.calibration.pair_features import pair_features
+from sen2pro.calibration.pairs import TITLES, WITH, WITHOUT, choose_among
 from sen2pro.calibration.report import measured, two_columns
 from sen2pro.calibration.selection import Table, losses
 from sen2pro.errors import Sen2ProError
 from sen2pro.estimation.encoded import Encoded
 from sen2pro.validation import Array64
 from sen2pro_lab.metrics.abstention import share_answered
+from sen2pro_lab.metrics.bootstrap import mean_statistic, value_of
 from sen2pro_lab.metrics.comparisons import Board, Points
 from sen2pro_lab.metrics.report import Grid, Result
 from sen2pro_lab.paper import catalogue

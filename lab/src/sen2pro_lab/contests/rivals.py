@@ -12,11 +12,11 @@ from scipy.special import expit
 
 from sen2pro.calibration.hit_features import Hits
 from sen2pro.calibration.hits import better, choose_both
-from sen2pro.calibration.measures import Statistic, mean_of, mean_statistic, paired_bootstrap, value_of
 from sen2pro.calibration.selection import Design, Table, fit
 from sen2pro.gaussian import Gaussian
 from sen2pro.validation import Array, Array64
 from sen2pro_lab.metrics.abstention import auroc, calibration, nauc, risk_coverage_area, share_answered
+from sen2pro_lab.metrics.bootstrap import Statistic, mean_of, mean_statistic, paired_bootstrap, value_of
 from sen2pro_lab.metrics.comparisons import Board, Points
 from sen2pro_lab.metrics.report import Grid
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from sen2pro.calibration.measures import value_of
 from sen2pro.errors import HeadMissing, Sen2ProError
 from sen2pro.estimation.specificity import names_and_numbers
 from sen2pro.validation import Array64
 from sen2pro_lab.contests.concreteness import concreteness, norms
 from sen2pro_lab.contests.specificity_regressor import SpecificityRegressor
+from sen2pro_lab.metrics.bootstrap import value_of
 from sen2pro_lab.metrics.comparisons import Board, Points, count_verdicts
 from sen2pro_lab.metrics.report import Grid, Result
 from sen2pro_lab.metrics.statistics import correlation_statistic

@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.integrate import trapezoid
 
-from sen2pro.calibration.measures import BINS, Statistic
+from sen2pro.calibration.measures import BINS
 from sen2pro.validation import Array64
+from sen2pro_lab.metrics.bootstrap import Statistic
 
 _RATES = np.linspace(0, 1, 11)[:-1]  # of withheld answers, as mteb has them
 

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from sen2pro.calibration.measures import Comparison, Statistic, Undefined, mean_of, paired_bootstrap
+from sen2pro_lab.metrics.bootstrap import Comparison, Statistic, Undefined, mean_of, paired_bootstrap
 from sen2pro_lab.metrics.report import Grid
 from sen2pro_lab.metrics.statistics import average_statistic
 

@@ -7,11 +7,11 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from sen2pro.calibration.measures import Statistic, mean_statistic
 from sen2pro.gaussian import Gaussian
 from sen2pro.progress import Show, progress
 from sen2pro.validation import Array, Array64, Labels
 from sen2pro_lab.metrics.base import to_unit
+from sen2pro_lab.metrics.bootstrap import Statistic, mean_statistic
 
 MEASURES = ("MRR", "Hits@1", "Hits@3")
 _BLOCK = 256  # queries at a time: the table of scores is never whole

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sen2pro.calibration.measures import Statistic, Undefined, value_of
 from sen2pro.errors import Sen2ProError, one_of
 from sen2pro.validation import Array64
+from sen2pro_lab.metrics.bootstrap import Statistic, Undefined, value_of
 
 
 def pearson(x: ArrayLike, y: ArrayLike) -> float:
@@ -19,7 +19,7 @@ def pearson(x: ArrayLike, y: ArrayLike) -> float:
     0.9934
     >>> pearson([1, 1, 1], [2, 4, 7])
     Traceback (most recent call last):
-    sen2pro.calibration.measures.Undefined: no correlation: all 3 values on one side are equal
+    sen2pro_lab.metrics.bootstrap.Undefined: no correlation: all 3 values on one side are equal
     """
     return float(np.corrcoef(*_checked(x, y))[0, 1])
 

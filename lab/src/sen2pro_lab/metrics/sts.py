@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from sen2pro.calibration.measures import Statistic, Undefined, value_of
 from sen2pro.errors import Sen2ProError, one_of
 from sen2pro.validation import Array, Array64
+from sen2pro_lab.metrics.bootstrap import Statistic, Undefined, value_of
 from sen2pro_lab.metrics.statistics import average_statistic, correlation_statistic
 
 AGGREGATIONS = ("all", "mean", "wmean")

@@ -17,7 +17,7 @@ from scipy.special import expit
 
 from sen2pro import Sen2Pro
 from sen2pro.calibration.defaults import FOLDER, HIGHEST_GRADE, NAME, SIGNATURE_FIELDS, PairCurves, defaults, terms
-from sen2pro.calibration.pairs import names, pair_features
+from sen2pro.calibration.pair_features import names, pair_features
 from sen2pro.calibration.selection import logistic, losses
 from sen2pro.io import bundle
 from sen2pro.validation import Array64

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sen2pro.calibration.measures import Undefined
 from sen2pro.errors import Sen2ProError
 from sen2pro.gaussian import Gaussian
 from sen2pro.validation import Array, Array64
 from sen2pro_lab.metrics import sts
+from sen2pro_lab.metrics.bootstrap import Undefined
 from sen2pro_lab.metrics.comparisons import ARROW, Board, Points, average, count_verdicts
 from sen2pro_lab.metrics.report import Grid, Panel, Result, draw
 from sen2pro_lab.metrics.statistics import pearson, spearman

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from sen2pro.calibration.measures import Statistic, Undefined
 from sen2pro.progress import progress
 from sen2pro.validation import Array64
 from sen2pro_lab.metrics import Bleu, Metric, metric
+from sen2pro_lab.metrics.bootstrap import Statistic, Undefined
 from sen2pro_lab.metrics.comparisons import Board, Points
 from sen2pro_lab.metrics.report import Grid, Result
 from sen2pro_lab.metrics.statistics import CORRELATIONS, aligned, by_system, correlation_statistic

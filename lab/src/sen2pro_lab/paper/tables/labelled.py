@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import softmax
 
-from sen2pro.calibration.measures import losses, mean_statistic
+from sen2pro.calibration.measures import losses
 from sen2pro.classification import FineTuning, Sen2ProClassifier
 from sen2pro.classification.finetune import SCHEME
 from sen2pro.classification.heads import TEMPERATURES, Choice
@@ -19,6 +19,7 @@ from sen2pro.errors import Sen2ProError, TruncationWarning
 from sen2pro.gaussian import Gaussian
 from sen2pro.model import Sen2Pro
 from sen2pro.validation import Array, Array64, Labels
+from sen2pro_lab.metrics.bootstrap import mean_statistic
 from sen2pro_lab.metrics.comparisons import Points
 from sen2pro_lab.metrics.sts import spread
 from sen2pro_lab.paper.baselines import COPIES, augmented, logistic_regression, setfit, setfit_name

@@ -13,11 +13,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sen2pro.calibration.measures import mean_statistic
 from sen2pro.classification import Sen2ProClassifier
 from sen2pro.classification.heads import Choice, Scaling, fit, probabilities
 from sen2pro.gaussian import Gaussian
 from sen2pro.validation import Array, Array64, Labels
+from sen2pro_lab.metrics.bootstrap import mean_statistic
 from sen2pro_lab.metrics.comparisons import Board, Points, average
 from sen2pro_lab.metrics.sts import spread
 from sen2pro_lab.paper import numbers as paper

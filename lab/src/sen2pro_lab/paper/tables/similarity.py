@@ -10,10 +10,10 @@ from operator import itemgetter
 
 import numpy as np
 
-from sen2pro.calibration.measures import Statistic, Undefined, mean_statistic
 from sen2pro.gaussian import Gaussian
 from sen2pro_lab.metrics import retrieval, sts
 from sen2pro_lab.metrics.base import to_unit
+from sen2pro_lab.metrics.bootstrap import Statistic, Undefined, mean_statistic
 from sen2pro_lab.metrics.comparisons import Board, Points, average, count_verdicts
 from sen2pro_lab.metrics.report import Result
 from sen2pro_lab.paper import numbers as paper
