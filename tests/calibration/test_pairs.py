@@ -11,7 +11,7 @@ from sen2pro import Gaussian, Sen2Pro
 from sen2pro.calibration import MatchConfidence, NothingPromised
 from sen2pro.calibration.measures import calibration_error
 from sen2pro.calibration.pair_features import names, pair_features
-from sen2pro.calibration.pairs import design, verdicts
+from sen2pro.calibration.pairs import candidate, verdicts
 from sen2pro.calibration.selection import fit, folds, logistic
 from sen2pro.errors import Sen2ProError, Sen2ProWarning
 from sen2pro.estimation.encoded import Encoded
@@ -77,7 +77,7 @@ def test_few_labels_are_drawn_to_the_default_slope_and_many_are_not():
     x, slopes = pair_features(a, b), []
     for n in (30, 3000):
         rows = np.arange(3000) < n
-        fitted = fit(design("platt", x.names, n, slope=11.0), x[rows], y[rows].astype(float), strength=100.0)
+        fitted = fit(candidate("platt", x.names, n, slope=11.0), x[rows], y[rows].astype(float), strength=100.0)
         slopes.append(fitted.numbers[1] / fitted.spread[0])
     assert slopes[0] == pytest.approx(11.0, abs=1.5)
     assert slopes[1] < 6

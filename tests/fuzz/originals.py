@@ -26,7 +26,7 @@ from sen2pro.io import bundle, shards
 from sen2pro.io.gaussians import GaussianWriter
 from sen2pro.io.inputs import InputFile
 from sen2pro.jobs.run_folder import PLAN, Plan
-from sen2pro.jobs.workers import Report
+from sen2pro.jobs.workers import RowsReport
 from sen2pro.search import Index
 from sen2pro.settings import SAVED
 
@@ -260,7 +260,7 @@ def plan_folder() -> Path:
     return place() / "run"
 
 
-REPORT = Report(rows=3, cut=1, limit=32, skipped=[("a.txt, line 7", "blank")], notes=["a note"], skipped_rows=1)
+REPORT = RowsReport(rows=3, cut=1, limit=32, skipped=[("a.txt, line 7", "blank")], notes=["a note"], skipped_rows=1)
 
 
 @cache
@@ -271,7 +271,7 @@ def shards_folder() -> Path:
     for number, rows in enumerate((slice(0, 2), slice(2, 5))):
         with GaussianWriter(place() / "shards" / shards.name(number)) as writer:
             writer.write(whole.gaussian[rows], ids=(whole.ids or [])[rows], texts=(whole.texts or [])[rows])
-            writer.notes["sen2pro.unit"] = Report(rows=rows.stop - rows.start).to_json()
+            writer.notes["sen2pro.unit"] = RowsReport(rows=rows.stop - rows.start).to_json()
         entries.append(shards.Shard(rows=rows.stop - rows.start, digest=writer.digest))
     shards.write_manifest(place() / "shards", entries, [("a.txt, line 7", "blank")])
     return place() / "shards"

@@ -32,7 +32,7 @@ from sen2pro.gaussian import Stored, read
 from sen2pro.io import bundle
 from sen2pro.io.gaussians import GaussianWriter
 from sen2pro.jobs.run_folder import PLAN, RunFolder
-from sen2pro.jobs.workers import Report
+from sen2pro.jobs.workers import RowsReport
 from sen2pro.search import Index
 from sen2pro.settings import SAVED, SavedModel
 from sen2pro.signature import Signature
@@ -393,8 +393,8 @@ def _report(data: bytes, folder: Path) -> None:
     with GaussianWriter(path) as writer:
         writer.write(originals.stored()[".parquet"][3][1].gaussian)
         writer.notes["sen2pro.unit"] = data.decode("utf-8", "replace")
-    found = Report.of_file(path)
-    total = Report(rows=1) + found
+    found = RowsReport.of_file(path)
+    total = RowsReport(rows=1) + found
     if total.rows != found.rows + 1:
         raise Wrong("rows were lost")
 

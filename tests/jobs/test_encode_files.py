@@ -34,7 +34,7 @@ from sen2pro.io import shards
 from sen2pro.io.gaussians import stream
 from sen2pro.io.inputs import Inputs, expand
 from sen2pro.jobs import Summary, encode_files, workers
-from sen2pro.jobs.workers import Report
+from sen2pro.jobs.workers import RowsReport
 
 
 @pytest.fixture
@@ -226,7 +226,7 @@ def test_index_and_classify_take_a_folder_of_shards(tmp_path):
 
 
 def test_the_summary_tells_skipped_rows_from_those_of_an_earlier_run(model):
-    summary = Summary(Path("a"), Report(rows=10, skipped_rows=3), model.signature(), 8, 1.0, 4)
+    summary = Summary(Path("a"), RowsReport(rows=10, skipped_rows=3), model.signature(), 8, 1.0, 4)
     assert "10 sentences -> a (8 dimensions), 4 of them by an earlier run, 3 rows skipped" in str(summary)
 
 
@@ -433,7 +433,7 @@ def test_a_row_that_the_model_fails_on_is_named(poisoned, texts, tmp_path, count
     assert summary.resumed >= 256
     assert [place for place, _ in summary.report.skipped] == [f"{source}, line 301", f"{source}, line 302"]
     assert read(output).texts == dry
-    assert Report.of_file(output).skipped == summary.report.skipped
+    assert RowsReport.of_file(output).skipped == summary.report.skipped
 
 
 def test_rows_that_cannot_be_read_are_skipped_and_listed(model, texts, tmp_path):
@@ -467,12 +467,12 @@ def test_many_skipped_rows_are_counted_and_the_first_are_named(model, texts, tmp
     assert summary.report.skipped_rows == rows // 10
     assert [place for place, _ in summary.report.skipped] == first
     if not as_shards:
-        assert Report.of_file(output) == summary.report
+        assert RowsReport.of_file(output) == summary.report
         return
     assert shards.manifest(output).skipped_rows == rows // 10
     assert [place for place, _ in shards.manifest(output).skipped] == first
     if rows == ROWS:
-        second = Report.of_file(output / shards.name(1))
+        second = RowsReport.of_file(output / shards.name(1))
         assert [place for place, _ in second.skipped] == [f"{source}, line {number}" for number in (261, 271, 281)]
         assert second.skipped_rows == 26
 

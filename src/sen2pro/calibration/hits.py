@@ -17,10 +17,9 @@ from sen2pro.calibration.guarantee import CERTAINTY, Rule
 from sen2pro.calibration.hit_features import DISTRIBUTION, EXTRAS, FEWEST_HITS, Extras, Hits, check_hits, check_right
 from sen2pro.calibration.report import Report, compared
 from sen2pro.calibration.selection import (
+    Candidate,
     Chosen,
-    Design,
-    Fitted,
-    Fold,
+    FittedCandidate,
     Mask,
     Number,
     Spread,
@@ -58,7 +57,7 @@ class HitCandidate(bundle.Config, frozen=True):
     """A fitted candidate, and the temperature of its features."""
 
     temperature: Spread
-    fitted: Fitted
+    fitted: FittedCandidate
 
     def __post_init__(self) -> None:
         if not {*self.fitted.features} <= {*OF_SCORES, *EXTRAS}:
@@ -73,7 +72,7 @@ class LaterHits(bundle.Config, frozen=True):
     """The probability of the hits after the first; `unit` is the usual spread of a list."""
 
     unit: Spread
-    fitted: Fitted
+    fitted: FittedCandidate
 
     def __post_init__(self) -> None:
         if self.fitted.features != _LATER.features or len(self.fitted.centre) != len(_LATER.features):
@@ -84,7 +83,7 @@ class LaterHits(bundle.Config, frozen=True):
         return self.fitted.logits(_later_table(first, scores, self.unit)).reshape(len(scores), scores.shape[1] - 1)
 
 
-_LATER = Design("later hits", ("first", "gap", "rank"), (1.0,))
+_LATER = Candidate("later hits", ("first", "gap", "rank"), (1.0,))
 
 
 def _later_table(first: Array64, scores: Array64, unit: float) -> Table:
@@ -283,14 +282,14 @@ def _depths(cumulative: Array64, labels: NDArray[np.bool_]) -> Array64:
     return np.asarray(cumulative[has, labels[has].argmax(axis=1)])
 
 
-def _design(features: tuple[str, ...]) -> Design:
-    return Design(", ".join(features), features, PENALTIES, SLOPE, per_spread=True)
+def _candidate(features: tuple[str, ...]) -> Candidate:
+    return Candidate(", ".join(features), features, PENALTIES, SLOPE, per_spread=True)
 
 
 def best_temperature(hits: Hits, y: Array64) -> float:
     """Return the temperature at which the entropy alone tells most."""
     tried = [share * hits.spread for share in TEMPERATURES]
-    alone, costs = Design("entropy", ("entropy",), (1.0,)), []
+    alone, costs = Candidate("entropy", ("entropy",), (1.0,)), []
     for temperature in tried:
         table = hits.table(alone.features, temperature)
         costs.append(losses(fit(alone, table, y, 1.0).logits(table), y).mean())
@@ -308,11 +307,11 @@ class ChosenHits:
 def choose_both(hits: Hits, y: Array64, seed: int = 0) -> tuple[ChosenHits, ChosenHits | None]:
     """Return the best without the distribution, and the best that adds it to that (None if there is none to add)."""
     features, best = [*OF_SCORES, *hits.extras], best_temperature(hits, y)
-    parts = [Fold(held, hits.table(features, best_temperature(hits[~held], y[~held]))) for held in folds(y, seed=seed)]
+    parts = [(held, hits.table(features, best_temperature(hits[~held], y[~held]))) for held in folds(y, seed=seed)]
     table = hits.table(features, best)
 
     def best_of(sets: Sequence[tuple[str, ...]]) -> ChosenHits:
-        chosen: Chosen = choose([_design(each) for each in sets], table, parts, y)
+        chosen: Chosen = choose([_candidate(each) for each in sets], table, parts, y)
         return ChosenHits(HitCandidate(temperature=best, fitted=chosen.fitted), chosen.logits)
 
     sets = list(SETS)

@@ -18,10 +18,9 @@ from sen2pro.calibration.defaults import default_slope
 from sen2pro.calibration.guarantee import CERTAINTY, Rule
 from sen2pro.calibration.pair_features import PLAIN, far_pairs, names, pair_features
 from sen2pro.calibration.selection import (
+    Candidate,
     Chosen,
-    Design,
-    Fitted,
-    Fold,
+    FittedCandidate,
     Mask,
     Number,
     Shape,
@@ -92,7 +91,7 @@ class PairState(State, frozen=True):
 
     match_from: float | None
     signature: Signature
-    candidate: Fitted
+    candidate: FittedCandidate
     level: tuple[Number, Spread]
     judged: Examples
     digests: tuple[str, ...] | None
@@ -285,21 +284,21 @@ class MatchConfidence(Confidence[PairState]):
         return _at_level(logits, state.level), far_pairs(left, right)
 
 
-def design(name: str, features: tuple[str, ...], n: int, slope: float) -> Design:
+def candidate(name: str, features: tuple[str, ...], n: int, slope: float) -> Candidate:
     """Return a candidate for n pairs with some features, whose coefficient of the cosine is drawn to a slope."""
     used = {"lengths": PLAIN, "distribution": features}.get(name, PLAIN[:1])
     drawn = tuple(strength for strength in STRENGTHS if not slope or strength >= _FEW / n)
     strengths = {"isotonic": STRENGTHS[:1], "beta": STRENGTHS}.get(name, drawn)
-    return Design(name, used, strengths, 0.0 if name == "beta" else slope, shape=_SHAPES[name])
+    return Candidate(name, used, strengths, 0.0 if name == "beta" else slope, shape=_SHAPES[name])
 
 
 def choose_among(
     wanted: Sequence[str], table: Table, labels: Array64, groups: NDArray[np.int64], slope: float, seed: int = 0
 ) -> Chosen:
     """Choose one of the candidates in `TITLES` by cross-validation; with few pairs only straight lines are tried."""
-    n, parts = len(labels), [Fold(held, table) for held in folds(labels, groups, seed)]
+    n, parts = len(labels), [(held, table) for held in folds(labels, groups, seed)]
     tried = [name for name in wanted if n >= _FEW or _SHAPES[name] not in ("beta", "isotonic") or len(wanted) == 1]
-    return choose([design(name, table.names, n, slope) for name in tried], table, parts, labels)
+    return choose([candidate(name, table.names, n, slope) for name in tried], table, parts, labels)
 
 
 def choose_both(

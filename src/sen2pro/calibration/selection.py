@@ -1,14 +1,14 @@
 """Choose a probability by cross-validation, and judge the choice by a second cross-validation around it.
 
-The candidates are curves over one feature, and logistic regressions with a ridge on a few of them. Each is a `Design`:
-the features that it looks at, by name. Both confidences choose among designs of their own.
+A `Candidate` is a curve over one feature, or a logistic regression with a ridge on a few of them, which it names. Both
+confidences have their own list.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Literal
 
 import numpy as np
 from msgspec import Meta
@@ -46,9 +46,13 @@ class Table:
         return self.values[:, [i for name in wanted for i, each in enumerate(self.names) if each == name]]
 
 
+HeldOut = tuple[Mask, Table]
+"""The rows that a fold holds out (n,), and the table of all rows as the fold sees it."""
+
+
 @dataclass(frozen=True)
-class Design:
-    """A candidate: the features it looks at, how it uses them, and the strengths of the ridge to try.
+class Candidate:
+    """The features to look at, how to use them, and the strengths of the ridge to try.
 
     Coefficients are drawn to 0, but the first one to a `slope`: per unit of the feature, or per spread.
     """
@@ -61,8 +65,8 @@ class Design:
     shape: Shape = "linear"
 
 
-class Fitted(Config, frozen=True):
-    """A fitted design: it predicts with NumPy alone, and can be saved.
+class FittedCandidate(Config, frozen=True):
+    """A candidate that is fitted: it predicts with NumPy alone, and can be saved.
 
     `numbers` are an intercept and coefficients of the scaled features, or the places and heights of an isotonic curve.
     """
@@ -103,18 +107,11 @@ class Fitted(Config, frozen=True):
         return np.asarray(columns @ numbers[1:] + numbers[0])
 
 
-class Fold(NamedTuple):
-    """The rows that a fold holds out (n,), and the table of all rows as the fold sees it."""
-
-    held: Mask
-    table: Table
-
-
 @dataclass(frozen=True, eq=False)
 class Chosen:
     """The candidate that was chosen, fitted on all rows, and the log-odds of the rows (n,) out of fold."""
 
-    fitted: Fitted
+    fitted: FittedCandidate
     logits: Array64
 
 
@@ -124,7 +121,7 @@ def expit(x: Array64) -> Array64:
 
 
 def _shaped(shape: Shape, x: Array64) -> Array64:
-    """Return the columns that a design weighs, from scaled features (n, f)."""
+    """Return the columns that a candidate weighs, from scaled features (n, f)."""
     if shape == "products":  # how much the first feature counts may depend on the others
         return np.concatenate([x, x[:, :1] * x], axis=1)
     if shape == "beta":  # beta calibration (Kull et al. 2017) takes the logarithms of a share and of one minus it
@@ -133,27 +130,27 @@ def _shaped(shape: Shape, x: Array64) -> Array64:
     return x
 
 
-def fit(design: Design, table: Table, labels: Array64, strength: float) -> Fitted:
-    """Fit a design to labels (n,) with a ridge of some strength.
+def fit(candidate: Candidate, table: Table, labels: Array64, strength: float) -> FittedCandidate:
+    """Fit a candidate to labels (n,) with a ridge of some strength.
 
     >>> x = np.random.default_rng(0).normal(size=(500, 1))
-    >>> fitted = fit(Design("line", ("x",), (1.0,)), Table(("x",), x), (x[:, 0] > 0).astype(float), 1.0)
+    >>> fitted = fit(Candidate("line", ("x",), (1.0,)), Table(("x",), x), (x[:, 0] > 0).astype(float), 1.0)
     >>> (fitted.logits(Table(("x",), np.array([[-1.0], [1.0]]))) > 0).tolist()
     [False, True]
     """
-    x = table.columns(design.features)
+    x = table.columns(candidate.features)
     centre, spread = x.mean(axis=0), x.std(axis=0)
     spread = np.where(spread > 1e-12 * (1 + np.abs(centre)), spread, 1.0)  # a constant feature stays as it is
-    columns = _shaped(design.shape, (x - centre) / spread)
-    if design.shape == "isotonic":
+    columns = _shaped(candidate.shape, (x - centre) / spread)
+    if candidate.shape == "isotonic":
         strength, numbers = 0.0, _isotonic(columns[:, 0], labels).ravel()
     else:
         drawn_to = np.zeros(columns.shape[1])
-        drawn_to[0] = design.slope * (1 if design.per_spread else spread[0])
+        drawn_to[0] = candidate.slope * (1 if candidate.per_spread else spread[0])
         numbers = logistic(columns, labels, drawn_to, strength)
     centres, spreads, found = (tuple(each.tolist()) for each in (centre, spread, numbers))
-    return Fitted(
-        name=design.name, features=design.features, shape=design.shape, strength=strength, centre=centres,
+    return FittedCandidate(
+        name=candidate.name, features=candidate.features, shape=candidate.shape, strength=strength, centre=centres,
         spread=spreads, numbers=found,
     )  # fmt: skip
 
@@ -223,29 +220,29 @@ def folds(labels: Array64, groups: NDArray[np.int64] | None = None, seed: int = 
     return [mask for mask in masks if mask.any()]
 
 
-def out_of_fold(design: Design, parts: Sequence[Fold], labels: Array64, strength: float) -> Array64:
+def out_of_fold(candidate: Candidate, parts: Sequence[HeldOut], labels: Array64, strength: float) -> Array64:
     """Return the log-odds of all rows (n,), each by a fit without its own fold."""
     found = np.empty(len(labels))
     for held, table in parts:
-        found[held] = fit(design, table[~held], labels[~held], strength).logits(table[held])
+        found[held] = fit(candidate, table[~held], labels[~held], strength).logits(table[held])
     return found
 
 
-def choose(designs: Sequence[Design], table: Table, parts: Sequence[Fold], labels: Array64) -> Chosen:
-    """Choose by log-loss: the first design that is within one standard error of the best.
+def choose(candidates: Sequence[Candidate], table: Table, parts: Sequence[HeldOut], labels: Array64) -> Chosen:
+    """Choose by log-loss: the first candidate that is within one standard error of the best.
 
-    The standard error is that of the difference of the two, row by row. The strength of each design is chosen first.
+    The standard error is that of the difference of the two, row by row. The strength of each is chosen first.
     """
     best_of_each: list[tuple[float, Array64]] = []
-    for design in designs:
-        tried = {strength: out_of_fold(design, parts, labels, strength) for strength in design.strengths}
+    for candidate in candidates:
+        tried = {strength: out_of_fold(candidate, parts, labels, strength) for strength in candidate.strengths}
         strength = min(tried, key=lambda each: float(losses(tried[each], labels).mean()))
         best_of_each.append((strength, tried[strength]))
     costs = [losses(logits, labels) for _, logits in best_of_each]
     best = min(costs, key=lambda cost: float(cost.mean()))
     number = next(i for i, cost in enumerate(costs) if about_as_good(cost - best))
     strength, logits = best_of_each[number]
-    return Chosen(fit(designs[number], table, labels, strength), logits)
+    return Chosen(fit(candidates[number], table, labels, strength), logits)
 
 
 def about_as_good(excess: Array64) -> bool:

@@ -21,7 +21,7 @@ from sen2pro.io.inputs import InputFile, Inputs, expand
 from sen2pro.io.rows import LONGEST_LINE
 from sen2pro.jobs import workers as encoders
 from sen2pro.jobs.run_folder import Plan, RunFolder, check_no_input, check_output, check_parent, tidy, write_pieces
-from sen2pro.jobs.workers import NOTE, Model, Report, RowOptions, Unit, cut_into_units, encode_unit, load_model
+from sen2pro.jobs.workers import NOTE, Model, RowOptions, RowsReport, Unit, cut_into_units, encode_unit, load_model
 from sen2pro.model import Sen2Pro
 from sen2pro.progress import Show, progress
 from sen2pro.signature import Signature
@@ -44,7 +44,7 @@ class Summary:
     """
 
     output: Path
-    report: Report
+    report: RowsReport
     signature: Signature
     dim: int
     seconds: float
@@ -167,7 +167,7 @@ class _Run:
     restart: bool
     overwrite: bool
     show: Show
-    report: Report = field(default_factory=Report)
+    report: RowsReport = field(default_factory=RowsReport)
     resumed: int = 0
     _loaded: Sen2Pro | None = None
     _dim: int = 0

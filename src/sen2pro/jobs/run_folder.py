@@ -26,7 +26,7 @@ from sen2pro.io.gaussians import GaussianBatch, GaussianWriter, read, stream
 from sen2pro.io.inputs import InputFile
 from sen2pro.io.rows import machine_trouble
 from sen2pro.io.shards import KEPT_TYPES, outline
-from sen2pro.jobs.workers import CHUNK, NOTE, UNIT, Report
+from sen2pro.jobs.workers import CHUNK, NOTE, UNIT, RowsReport
 from sen2pro.signature import Signature
 
 PLAN = "sen2pro_run"
@@ -181,7 +181,7 @@ class RunFolder:
         """Return the encoded rows of a file if it holds this unit; delete any other file."""
         path = self.shard(number)
         try:
-            about, report = outline(path), Report.of_file(path)
+            about, report = outline(path), RowsReport.of_file(path)
             named, size = report.rows + report.skipped_rows, plan.size(number)
             fits = named <= size if plan.reading.get("skip_blank") else named == size
             if about.signature == plan.signature and number < plan.units and about.rows == report.rows and fits:
@@ -191,9 +191,9 @@ class RunFolder:
         path.unlink()
         return None
 
-    def report(self, plan: Plan) -> Report:
+    def report(self, plan: Plan) -> RowsReport:
         """Return the report of all units."""
-        return sum((Report.of_file(self.shard(number)) for number in range(plan.units)), Report())
+        return sum((RowsReport.of_file(self.shard(number)) for number in range(plan.units)), RowsReport())
 
     def pieces(self, plan: Plan) -> Iterator[GaussianBatch]:
         """Yield the rows of each unit in their order. A file whose digest is wrong is deleted."""
@@ -215,7 +215,7 @@ class RunFolder:
         """Return whether the output is the joined file of this run, which was killed before its folder was deleted."""
         return self._joined.is_file() and self.output.is_file() and self._joined.samefile(self.output)
 
-    def join(self, plan: Plan, report: Report, advance: Callable[[float], None], *, overwrite: bool) -> None:
+    def join(self, plan: Plan, report: RowsReport, advance: Callable[[float], None], *, overwrite: bool) -> None:
         """Join all units into the output. It first is a file in this folder, so that it is known after a kill."""
         if not self._joined.exists():
             with self._naming_output(), GaussianWriter(self._joined) as writer:
@@ -239,7 +239,7 @@ class RunFolder:
             message = str(each.message).replace(str(self._joined), str(self.output))
             warnings.warn(message, Sen2ProWarning, stacklevel=5)
 
-    def list_shards(self, plan: Plan, report: Report) -> None:
+    def list_shards(self, plan: Plan, report: RowsReport) -> None:
         """Write the list of the shards: the folder can be read as one of shards."""
         found = [outline(self.shard(number)) for number in range(plan.units)]
         entries = [shards.Shard(rows=each.rows, digest=each.digest or "") for each in found]

@@ -47,7 +47,7 @@ Advance = Callable[[float], None]
 Place = Callable[[int], Path]  # the file of a unit
 
 
-class Report(bundle.Config, frozen=True):
+class RowsReport(bundle.Config, frozen=True):
     """The outcome of some rows.
 
     `rows` were encoded. `cut` of them are longer than the `limit` of the model; `far` of them are unlike all text that
@@ -63,9 +63,9 @@ class Report(bundle.Config, frozen=True):
     notes: list[str] = msgspec.field(default_factory=list)
     skipped_rows: Count = 0
 
-    def __add__(self, other: Report) -> Report:
+    def __add__(self, other: RowsReport) -> RowsReport:
         """Return the report of the rows of both."""
-        return Report(
+        return RowsReport(
             rows=self.rows + other.rows, cut=self.cut + other.cut, limit=max(self.limit, other.limit),
             far=self.far + other.far, skipped=[*self.skipped, *other.skipped][:MOST_SKIPPED],
             notes=list(dict.fromkeys([*self.notes, *other.notes])), skipped_rows=self.skipped_rows + other.skipped_rows,
@@ -76,7 +76,7 @@ class Report(bundle.Config, frozen=True):
         return msgspec.json.encode(self).decode()
 
     @classmethod
-    def of_file(cls, path: Path) -> Report:
+    def of_file(cls, path: Path) -> RowsReport:
         """Read the report of a file."""
         note = outline(path).metadata.get(NOTE)
         if note is None:
@@ -123,7 +123,7 @@ def cut_into_units(rows: Iterator[tuple[str, Record | Fault]], options: RowOptio
         number, given = number + 1, list(islice(rows, UNIT))
 
 
-def encode_unit(model: Sen2Pro, unit: Unit, options: RowOptions, advance: Advance) -> tuple[GaussianBatch, Report]:
+def encode_unit(model: Sen2Pro, unit: Unit, options: RowOptions, advance: Advance) -> tuple[GaussianBatch, RowsReport]:
     """Return the Gaussians of a unit and its report; `advance` is told about each row, also blank and faulty ones."""
     left = float(unit.size)
 
@@ -133,7 +133,7 @@ def encode_unit(model: Sen2Pro, unit: Unit, options: RowOptions, advance: Advanc
         left -= done
         advance(done)
 
-    report = Report(skipped=unit.faults[:MOST_SKIPPED], skipped_rows=len(unit.faults))
+    report = RowsReport(skipped=unit.faults[:MOST_SKIPPED], skipped_rows=len(unit.faults))
     pieces = []
     for start in range(0, len(unit.rows), CHUNK):
         piece, more = encode_chunk(model, unit.rows[start : start + CHUNK], options, count)
@@ -145,7 +145,7 @@ def encode_unit(model: Sen2Pro, unit: Unit, options: RowOptions, advance: Advanc
 
 def encode_chunk(
     model: Sen2Pro, rows: Rows, options: RowOptions, advance: Advance = lambda _: None
-) -> tuple[GaussianBatch, Report]:
+) -> tuple[GaussianBatch, RowsReport]:
     """Encode a few rows. A row that the model fails on is named in the error, or left out if faults are skipped."""
     poisoned: list[tuple[str, str]] = []
     with warnings.catch_warnings(record=True) as caught:
@@ -160,7 +160,7 @@ def encode_chunk(
     messages = [each.message for each in caught]
     cuts = [message for message in messages if isinstance(message, TruncationWarning)]
     others = [m for m in messages if isinstance(m, Sen2ProWarning) and not isinstance(m, TruncationWarning)]
-    return piece, Report(
+    return piece, RowsReport(
         rows=len(rows), cut=cuts[-1].count if cuts else 0, limit=cuts[-1].limit if cuts else 0,
         far=int(is_far(piece).sum()), notes=list(dict.fromkeys(map(str, others))),
         skipped=[(printable(place), printable(why)) for place, why in poisoned], skipped_rows=len(poisoned),

@@ -17,8 +17,8 @@ from scipy.special import expit
 from scipy.stats import binom
 
 from sen2pro.calibration.guarantee import CERTAINTY, Rule, promise
-from sen2pro.calibration.pairs import design
-from sen2pro.calibration.selection import Fold, Table, fit, out_of_fold
+from sen2pro.calibration.pairs import candidate
+from sen2pro.calibration.selection import Table, fit, out_of_fold
 from sen2pro.validation import Array64
 from sen2pro_lab.benchmarks.common import save
 from sen2pro_lab.contests.pairs import found_sets, read_pairs
@@ -51,9 +51,10 @@ def measured(x: Array64, y: Array64, splits: int) -> list[dict[str, float]]:
         numbers = np.arange(len(first)) % 5
         folds = [numbers == fold for fold in range(5)]
         known = x[first]
-        candidate, parts = design("distribution", x.names, len(first), 0.0), [Fold(held, known) for held in folds]
-        planning = expit(out_of_fold(candidate, parts, y[first], 1.0))
-        fitted = fit(candidate, known, y[first], 1.0)
+        parts = [(held, known) for held in folds]
+        tried = candidate("distribution", x.names, len(first), 0.0)
+        planning = expit(out_of_fold(tried, parts, y[first], 1.0))
+        fitted = fit(tried, known, y[first], 1.0)
         tested, others = (expit(fitted.logits(x[part])) for part in (second, rest))
         for asked, found in zip(ASKED, rules, strict=True):
             rule = promise(tested, y[second], planned_by=(planning, y[first]), **asked).rule

@@ -12,7 +12,7 @@ from scipy.special import expit
 
 from sen2pro.calibration.hit_features import Hits
 from sen2pro.calibration.hits import better, choose_both
-from sen2pro.calibration.selection import Design, Table, fit
+from sen2pro.calibration.selection import Candidate, Table, fit
 from sen2pro.gaussian import Gaussian
 from sen2pro.validation import Array, Array64
 from sen2pro_lab.metrics.abstention import auroc, calibration, nauc, risk_coverage_area, share_answered
@@ -133,7 +133,7 @@ def _calibrated(known: Array64, y: Array64, asked: Array64) -> dict[str, Array64
     from sklearn.isotonic import IsotonicRegression
 
     isotonic = IsotonicRegression(y_min=_SMALLEST, y_max=1 - _SMALLEST, out_of_bounds="clip").fit(known[:, 0], y)
-    score = Design("Platt", ("score",), (1e-3,))
+    score = Candidate("Platt", ("score",), (1e-3,))
     platt = expit(fit(score, Table(score.features, known), y, 1e-3).logits(Table(score.features, asked)))
     return {"Platt on the cosine": platt, "isotonic on the cosine": isotonic.predict(asked[:, 0])}
 

@@ -36,7 +36,7 @@ _PART = re.compile(r"(texts|vectors|graph)(-[0-9a-f]{16}|\.new)\.(parquet|safete
 _GRAPH = {"levels": Expected("I32", "rows"), "neighbours": Expected("I32", 1), "entry": Expected("I64", "1")}
 
 
-class Part(bundle.Config, frozen=True):
+class IndexFile(bundle.Config, frozen=True):
     """A file of an index."""
 
     name: str
@@ -48,7 +48,7 @@ class Contents(bundle.Config, frozen=True):
 
     about: Json
     rows: bundle.Count
-    files: dict[str, Part]
+    files: dict[str, IndexFile]
     confidence: Json | None = None
 
 
@@ -82,7 +82,7 @@ def save(store: FaissStore, folder: str | Path, *, overwrite: bool = False) -> N
         bundle.save(temporary, NAME, contents)
 
 
-def _write_files(folder: Path, rows: Rows, graph: Any) -> dict[str, Part]:
+def _write_files(folder: Path, rows: Rows, graph: Any) -> dict[str, IndexFile]:
     """Write the parts of an index. Their names have a digest, so that different contents have different names."""
     writers: dict[str, Callable[[Path], None]] = {
         "texts": lambda place: _write_texts(place, rows.documents),
@@ -97,7 +97,7 @@ def _write_files(folder: Path, rows: Rows, graph: Any) -> dict[str, Part]:
         digest = digest_of(place)
         final = f"{name}-{digest[:16]}{_FILES[name]}"
         place.rename(folder / final)
-        files[name] = Part(name=final, digest=digest)
+        files[name] = IndexFile(name=final, digest=digest)
     return files
 
 
@@ -127,7 +127,7 @@ def _load(path: Path) -> FaissStore:
     return store
 
 
-def _checked(folder: Path, name: str, files: dict[str, Part]) -> Path:
+def _checked(folder: Path, name: str, files: dict[str, IndexFile]) -> Path:
     """Return the path of a part of an index, after a check of its name and its digest."""
     if name not in files:
         raise Sen2ProError(f"{folder / FILE}: 'files' has no {name!r}")
