@@ -26,6 +26,7 @@ COMBINATIONS = ("individual", "unified")
 POOLINGS = ("mean", "cls", "first-last-avg")
 PRECISIONS = ("float32", "bfloat16", "float16")
 DEFAULT_SAMPLES = 15
+CERTAINTY = 0.95  # the confidence level of guarantees
 SAVED = "sen2pro.json"
 _REMOVED = ("shrinkage", "analytic")
 

@@ -21,9 +21,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sen2pro.errors import Sen2ProError, short_repr
+from sen2pro.settings import CERTAINTY
 from sen2pro.validation import Array64, is_whole
 
-CERTAINTY = 0.95  # of a promise, by default: it is broken for at most 1 in 20 sets of labels
 STEPS = 50  # thresholds on the list of a fixed sequence, at most
 _POWER = 0.8  # chance of a promise at which labels are said to be enough
 _MOST_LABELS = 1_000_000  # more are not suggested

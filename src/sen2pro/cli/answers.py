@@ -33,7 +33,7 @@ _READING = {
 }  # fmt: skip
 
 
-class Scores(NamedTuple):
+class ScoredFile(NamedTuple):
     """The numbers of sentences scored and kept, and the ends of those kept, the vaguest first."""
 
     sentences: int
@@ -80,7 +80,7 @@ def write_scores(
     path: Path, model: Sen2Pro, source: Reader[Record], *, ids: bool = False, below: float | None = None,
     above: float | None = None, sort: bool = False, overwrite: bool = True,
     advance: Callable[[float], None] = lambda _: None,
-) -> Scores:  # fmt: skip
+) -> ScoredFile:  # fmt: skip
     """Write how specific every sentence is, in the order of the source or, with `sort`, the vaguest first.
 
     `below` and `above` keep only sentences with such a score. Sorting keeps all of these in memory.
@@ -107,7 +107,7 @@ def write_scores(
             raise Sen2ProError(f"there are no sentences in {source.name}")
         for row in sorted(waiting, key=itemgetter("value")):
             write(row)
-    return Scores(total, kept, ends)
+    return ScoredFile(total, kept, ends)
 
 
 def _print_ends(model: Sen2Pro, rows: list[Row]) -> None:

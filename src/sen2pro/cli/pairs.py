@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
-from sen2pro.calibration.guarantee import CERTAINTY
 from sen2pro.cli import options
 from sen2pro.cli.terminal import Console
 from sen2pro.errors import Sen2ProError, Sen2ProWarning
@@ -19,6 +18,7 @@ from sen2pro.io.inputs import pairs as read_pairs
 from sen2pro.io.rows import LONGEST_LINE
 from sen2pro.io.tables import SUFFIXES, new_table
 from sen2pro.progress import progress
+from sen2pro.settings import CERTAINTY
 
 if TYPE_CHECKING:
     from sen2pro.calibration import MatchConfidence

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
-from sen2pro.calibration.guarantee import CERTAINTY
 from sen2pro.cli import options
 from sen2pro.cli.terminal import Console, in_flags
 from sen2pro.errors import Sen2ProError, Sen2ProWarning, one_of
@@ -20,6 +19,7 @@ from sen2pro.io.inputs import Reader, Record, sentences
 from sen2pro.io.rows import LONGEST_LINE
 from sen2pro.io.tables import SUFFIXES, new_table
 from sen2pro.progress import progress
+from sen2pro.settings import CERTAINTY
 
 if TYPE_CHECKING:
     from sen2pro.jobs import Summary
@@ -42,6 +42,20 @@ _UNCALIBRATED = (
 _Kind = Annotated[str | None, Option(help="flat or hnsw (a graph). (default: flat in a folder, hnsw in a database)")]
 _Rerank = Annotated[
     str | None, Option(help="A distance that ranks the nearest texts again: eq6, wasserstein, ... (default: none)")
+]
+_Where = Annotated[
+    list[str] | None,
+    Option(help="Keep only texts with this metadata: lang=en; may be repeated.", metavar="KEY=VALUE"),
+]
+_AnswerPrecision = Annotated[
+    float | None, Option(help="Answer only at this precision. (default: if a hit is more likely right than not)")
+]
+_SearchConfidence = Annotated[
+    str | None,
+    Option(help="Folder of a SearchConfidence. (default: the one saved with the index, or the built-in one)"),
+]
+_Batch = Annotated[
+    tuple[str, str] | None, Option(help="A file of queries, and a .csv, .tsv or .jsonl file.", metavar="IN OUT")
 ]
 _Metadata = Annotated[
     list[str] | None, Option(help="Column to keep and to filter by; may be repeated. (--encoded: all that were kept)")
@@ -76,14 +90,10 @@ def index(
     documents are ranked by the cosine of their means.
     """
     from sen2pro.search.index import Index
-    from sen2pro.search.stores import is_address
-    from sen2pro.search.stores.faiss_folder import check_target
     from sen2pro.search.vectors import search_model
 
     first = options.encode_first(workers, restart=restart, encoded=encoded)
-    store = output if is_address(output) else None
-    if store is None:
-        check_target(output, overwrite=overwrite)
+    store = _address(output, overwrite)
     make: dict[str, Any] = {
         "store": store, "name": name, "kind": kind, "rerank": rerank, "duplicates": duplicates, "overwrite": overwrite,
         "allow_pickle": settings["allow_pickle"],
@@ -107,15 +117,30 @@ def index(
             made = Index.from_file(model, done.output, metadata=kept, **make)
         else:
             source = sentences(input, keep=metadata or (), **reading)
-            number = source.count()
-            made = _build(source, number, options.load(**settings), make, ids=bool(id_column), metadata=bool(metadata))
+            total = source.count()  # its errors come before the model is loaded
+            made = _build(source, total, options.load(**settings), make, ids=bool(id_column), metadata=bool(metadata))
         if store is None:
             made.save(output, overwrite=overwrite)
+    _print_index(made, output, gathered, done)
+
+
+def _print_index(made: Index, output: str, gathered: list[Sen2ProWarning], done: Summary | None) -> None:
     total, signature = len(made), made.signature
     made.close()
     Console().say(f"{total} text{'s' * (total != 1)} -> {output}")
     notes = [*options.together(gathered, total), *(options.notes_of(done) if done else ())]
     options.report(notes, signature, far=done.report.far if done else 0, total=total)
+
+
+def _address(output: str, overwrite: bool) -> str | None:
+    """Return the address of a database, or None for a folder that an index may be saved to."""
+    from sen2pro.search.stores import is_address
+    from sen2pro.search.stores.faiss_folder import check_target
+
+    if is_address(output):
+        return output
+    check_target(output, overwrite=overwrite)
+    return None
 
 
 def _build(
@@ -155,21 +180,11 @@ def search(
     index: Annotated[str, Argument(help="The folder of sen2pro index, or the address of a database.")],
     queries: Annotated[list[str] | None, Argument(help="Texts to search for.", metavar="[QUERY]...")] = None,
     hits: Annotated[int, Option("--hits", "-k", help="Number of hits per query.", min=1)] = 5,
-    where: Annotated[
-        list[str] | None,
-        Option(help="Keep only texts with this metadata: lang=en; may be repeated.", metavar="KEY=VALUE"),
-    ] = None,
-    precision: Annotated[
-        float | None, Option(help="Answer only at this precision. (default: if a hit is more likely right than not)")
-    ] = None,
+    where: _Where = None,
+    precision: _AnswerPrecision = None,
     certainty: options.Certainty = CERTAINTY,
-    confidence: Annotated[
-        str | None,
-        Option(help="Folder of a SearchConfidence. (default: the one saved with the index, or the built-in one)"),
-    ] = None,
-    batch: Annotated[
-        tuple[str, str] | None, Option(help="A file of queries, and a .csv, .tsv or .jsonl file.", metavar="IN OUT")
-    ] = None,
+    confidence: _SearchConfidence = None,
+    batch: _Batch = None,
     column: options.Column = None,
     name: options.Name = "sen2pro",
     as_json: Annotated[bool, Option("--json", help="Print JSON, one line per query.")] = False,
