@@ -41,7 +41,7 @@ def broken(rule: Rule, scores: Array64, labels: Array64) -> bool:
     return bool(1000 * (yes & (labels == 0)).mean() > rule.target)
 
 
-def measured(x: Array64, y: Array64, splits: int) -> list[dict[str, float]]:
+def measured(x: Table, y: Array64, splits: int) -> list[dict[str, float]]:
     """Return, of each promise, how often it was made, how often broken, and the share of pairs with a yes."""
     rng = np.random.default_rng(0)
     rules: list[list[tuple[Rule, bool]]] = [[] for _ in ASKED]

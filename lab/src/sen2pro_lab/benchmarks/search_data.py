@@ -57,7 +57,8 @@ def encoded(model: Sen2Pro, texts: Sequence[str]) -> Kept:
             found = model.estimate(list(texts))
         totals = [part.total_variance for part in found.parts.values()]
         about = np.stack([*totals, found.words], axis=1).astype(np.float32)
-        np.savez(path, plain=found.vectors, mean=found.joined.mean, variance=found.joined.variance, about=about)
+        gaussian = found.gaussian
+        np.savez(path, plain=found.plain, mean=gaussian.mean, variance=gaussian.variance, about=about)
     with np.load(path) as kept:
         return Kept(kept["plain"], Gaussian(kept["mean"], kept["variance"]), kept["about"])
 

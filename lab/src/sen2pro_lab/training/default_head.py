@@ -14,7 +14,7 @@ from pathlib import Path
 
 from sen2pro import Sen2Pro
 from sen2pro.estimation.distill import SampledMoments, fit_for
-from sen2pro.estimation.head import SHIPPED
+from sen2pro.estimation.specificity import SHIPPED
 from sen2pro.validation import Array
 from sen2pro_lab.benchmarks.common import all_samples
 from sen2pro_lab.training.head_corpus import corpus

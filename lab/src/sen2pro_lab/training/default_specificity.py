@@ -29,8 +29,7 @@ import re
 from pathlib import Path
 
 from sen2pro import Sen2Pro
-from sen2pro.estimation.head import SHIPPED
-from sen2pro.estimation.specificity import fit_specificity
+from sen2pro.estimation.specificity import SHIPPED, fit_specificity
 from sen2pro_lab.training.head_corpus import LENGTHS, addresses, fortunes, manual, split, wordnet
 
 INSERTIONS = 4
