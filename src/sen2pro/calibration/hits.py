@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from sen2pro.calibration.confidence import Confidence, Examples, State, check_kinds, convert, held_out
 from sen2pro.calibration.defaults import LIKELY, DefaultCalibration, defaults
-from sen2pro.calibration.guarantee import CERTAINTY, Rule
+from sen2pro.calibration.guarantee import Rule
 from sen2pro.calibration.hit_features import DISTRIBUTION, EXTRAS, FEWEST_HITS, Extras, Hits, check_hits, check_right
 from sen2pro.calibration.report import Report, compared
 from sen2pro.calibration.selection import (
@@ -34,6 +34,7 @@ from sen2pro.calibration.selection import (
 )
 from sen2pro.errors import Sen2ProError, short_repr
 from sen2pro.io import bundle
+from sen2pro.settings import CERTAINTY
 from sen2pro.signature import Signature
 from sen2pro.validation import Array64
 

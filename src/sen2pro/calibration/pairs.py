@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from sen2pro.calibration import report as reports
 from sen2pro.calibration.confidence import Confidence, Examples, State, check_kinds, held_out
 from sen2pro.calibration.defaults import default_slope
-from sen2pro.calibration.guarantee import CERTAINTY, Rule
+from sen2pro.calibration.guarantee import Rule
 from sen2pro.calibration.pair_features import PLAIN, far_pairs, names, pair_features
 from sen2pro.calibration.selection import (
     Candidate,
@@ -37,6 +37,7 @@ from sen2pro.errors import Sen2ProError, Sen2ProWarning, short_repr
 from sen2pro.estimation.encoded import Encoded
 from sen2pro.gaussian import Gaussian
 from sen2pro.io.atomic import check_path
+from sen2pro.settings import CERTAINTY
 from sen2pro.signature import MATTERS, Signature
 from sen2pro.validation import Array64, as_list, check_sentences, parse_fraction
 

@@ -12,13 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sen2pro.calibration.defaults import defaults
-from sen2pro.calibration.guarantee import CERTAINTY, Rule
+from sen2pro.calibration.guarantee import Rule
 from sen2pro.calibration.pairs import MatchConfidence
 from sen2pro.errors import Sen2ProError, Sen2ProWarning, short_repr
 from sen2pro.model import Sen2Pro
 from sen2pro.progress import Show, progress
 from sen2pro.search.stores.faiss import library
 from sen2pro.search.vectors import unit
+from sen2pro.settings import CERTAINTY
 from sen2pro.validation import Array, Array64, check_sentences, parse_fraction
 
 WITH_LABELS, WITHOUT_LABELS = 0.95, 0.8  # precision, where none is asked for

@@ -11,7 +11,6 @@ from typing import overload
 
 import numpy as np
 
-from sen2pro.calibration.guarantee import CERTAINTY
 from sen2pro.calibration.hits import Calibration, SearchConfidence, calibration, load_search_confidence
 from sen2pro.distances import distance
 from sen2pro.encoder.backend import Tokens
@@ -44,6 +43,7 @@ from sen2pro.search.vectors import (
     search_model,
     unit,
 )
+from sen2pro.settings import CERTAINTY
 from sen2pro.signature import Signature
 from sen2pro.validation import SOURCES, Array, check_whole
 

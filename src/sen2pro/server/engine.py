@@ -10,7 +10,6 @@ import numpy as np
 import torch
 
 from sen2pro.calibration.comparison import Comparison
-from sen2pro.calibration.guarantee import CERTAINTY
 from sen2pro.encoder.backend import Tokens
 from sen2pro.errors import Sen2ProError
 from sen2pro.gaussian import Gaussian
@@ -19,6 +18,7 @@ from sen2pro.sampling.passes import LARGEST
 from sen2pro.search.results import Result
 from sen2pro.server.batching import BatchJob
 from sen2pro.server.http_errors import to_json
+from sen2pro.settings import CERTAINTY
 from sen2pro.validation import Array, Array64
 
 if TYPE_CHECKING:

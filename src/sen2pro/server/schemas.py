@@ -11,12 +11,11 @@ from typing import Annotated, Any, Generic, Literal, TypeVar, get_type_hints
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from sen2pro.calibration.comparison import Comparison
-from sen2pro.calibration.guarantee import CERTAINTY
 from sen2pro.estimation.specificity import Specificity
 from sen2pro.search.documents import Value
 from sen2pro.search.results import Hit, Result
 from sen2pro.server.mapping import MapGroup, MapPoint
-from sen2pro.settings import DATA, Settings
+from sen2pro.settings import CERTAINTY, DATA, Settings
 from sen2pro.signature import Signature
 
 _MAN, _GUITAR = "A man is playing a guitar.", "Someone plays an instrument."

@@ -16,9 +16,10 @@ import numpy as np
 from scipy.special import expit
 from scipy.stats import binom
 
-from sen2pro.calibration.guarantee import CERTAINTY, Rule, promise
+from sen2pro.calibration.guarantee import Rule, promise
 from sen2pro.calibration.pairs import candidate
 from sen2pro.calibration.selection import Table, fit, out_of_fold
+from sen2pro.settings import CERTAINTY
 from sen2pro.validation import Array64
 from sen2pro_lab.benchmarks.common import save
 from sen2pro_lab.contests.pairs import found_sets, read_pairs

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from sen2pro.calibration.guarantee import CERTAINTY
 from sen2pro.calibration.hits import SearchConfidence
 from sen2pro.errors import Sen2ProError
 from sen2pro.model import Sen2Pro
+from sen2pro.settings import CERTAINTY
 from sen2pro.validation import Array, Array64, as_list, check_sentences
 from sen2pro_lab.metrics.base import to_unit
 
