@@ -82,19 +82,16 @@ def _draw(gaussian: Any, path: Path) -> None:
     from matplotlib.patches import Ellipse
 
     from sen2pro.calibration.report import panels
+    from sen2pro.server.mapping import ellipses, project
 
-    centred = gaussian.mean - gaussian.mean.mean(axis=0)
-    axes = np.linalg.svd(centred, full_matrices=False)[2][:2]  # (2, k)
-    points = centred @ axes.T
+    points, covariances = project(gaussian)
     figure, (plot, legend) = panels(2, 6, 6)
-    for i, (x, y) in enumerate(points):
-        values, vectors = np.linalg.eigh(axes @ (gaussian.variance[i, :, None] * axes.T))
-        angle = np.degrees(np.arctan2(vectors[1, 0], vectors[0, 0]))
+    for i, ((x, y), (long, short, angle)) in enumerate(zip(points, ellipses(covariances), strict=True)):
         topic, number = i // 3, f"{i + 1}"
         colour = f"C{topic}"
-        for deviations, alpha in ((2, 0.12), (1, 0.3)):
-            width, height = 2 * deviations * np.sqrt(values)
-            plot.add_patch(Ellipse((x, y), width, height, angle=angle, color=colour, alpha=alpha, linewidth=0))
+        for scale, alpha in ((2, 0.12), (1, 0.3)):  # two standard deviations, and one
+            shape = Ellipse((x, y), scale * long, scale * short, angle=angle, color=colour, alpha=alpha, linewidth=0)
+            plot.add_patch(shape)
         plot.plot(x, y, ".", color=colour, markersize=3)
         others = points[i] - np.delete(points, i, axis=0)
         away = others[np.linalg.norm(others, axis=1).argmin()]

@@ -76,7 +76,7 @@ def make_map(
     directions = mean / np.maximum(np.linalg.norm(mean, axis=1, keepdims=True), 1e-30)
     cosines = directions @ directions.T
     points, covariances = project(gaussian)
-    groups = find_groups(directions)
+    groups = find_groups(directions, cosines)
     np.fill_diagonal(cosines, -np.inf)
     nearest = cosines.argmax(axis=1)
     columns = (
@@ -119,28 +119,38 @@ def ellipses(covariances: Array64) -> Array64:
     return np.stack([axes[:, 1], axes[:, 0], angles], axis=1)
 
 
-def find_groups(directions: Array64) -> Labels:
+def find_groups(directions: Array64, cosines: Array64) -> Labels:
     """Return the group of each of n unit vectors (n, k): Ward's clusters, as many as have the best silhouette.
 
     >>> directions = np.repeat(np.eye(3), 4, axis=0)
-    >>> find_groups(directions + 1e-3 * np.arange(36).reshape(12, 3)).tolist()
+    >>> find_groups(directions + 1e-3 * np.arange(36).reshape(12, 3), directions @ directions.T).tolist()
     [0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2]
     """
     from scipy.cluster.hierarchy import fcluster, linkage  # takes a tenth of a second, and only maps need it
-    from sklearn.metrics import silhouette_score
 
     count, distinct = len(directions), len(np.unique(directions.round(6), axis=0))
     best, groups = -np.inf, np.zeros(count, np.int64)
     if count < _LEAST_TEXTS or distinct < 3:
         return groups
-    tree = linkage(directions, "ward")
+    tree, distances = linkage(directions, "ward"), np.sqrt(np.maximum(2 - 2 * cosines, 0))
     for number in range(2, min(_MOST_GROUPS, distinct - 1, max(2, count // _TEXTS_PER_GROUP)) + 1):
         found = fcluster(tree, number, "maxclust")
-        separation = silhouette_score(directions, found) if found.max() > 1 else -np.inf  # 1 if points tie
+        separation = _silhouette(distances, found)
         if separation > best:
             best, groups = separation, found
     order = {group: number for number, group in enumerate(dict.fromkeys(groups.tolist()))}
     return np.array([order[group] for group in groups.tolist()], np.int64)
+
+
+def _silhouette(distances: Array64, groups: Labels) -> float:
+    """Return the mean silhouette of groups: 1 if they are far apart, -1 if they are mixed."""
+    members = np.equal.outer(groups, np.unique(groups)).astype(np.float64)  # (n, groups)
+    sizes, sums = members.sum(axis=0), distances @ members
+    own_size = members @ sizes
+    own = (sums * members).sum(axis=1) / np.maximum(own_size - 1, 1)
+    other = np.where(members == 1, np.inf, sums / sizes).min(axis=1)
+    scale = np.maximum(np.maximum(own, other), 1e-30)
+    return float(np.where(own_size > 1, (other - own) / scale, 0).mean())
 
 
 def name_groups(texts: Sequence[str], groups: Labels) -> tuple[str, ...]:
