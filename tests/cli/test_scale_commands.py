@@ -175,7 +175,7 @@ def test_a_stopped_prediction_resumes(classifier, shared_folder, tmp_path):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (("--workers", "1", "--encoded"), "with --encoded nothing is left to encode"),
+        (("--workers", "1", "--encoded"), "with --encoded there is nothing left"),
         (("--restart",), "--restart is for runs with --workers"),
         (("--workers", "1", "--metadata", "a.b"), "a metadata key has"),
         (("--workers", "1", "--column", "colour"), "this row has no 'colour'"),

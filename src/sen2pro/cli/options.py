@@ -154,7 +154,7 @@ def load_for_pairs(method: str, settings: dict[str, Any]) -> Sen2Pro:
 
 
 def check_output(output: str, suffixes: Sequence[str], inputs: Sequence[str] = (), *, overwrite: bool = True) -> Path:
-    """Return the path of a file to be written; what is wrong with it is said before the work."""
+    """Return the path of a file to be written, or raise before the work why it cannot be."""
     path = check_path(output)
     one_of("file suffix", path.suffix.lower(), suffixes)
     if path.is_dir():
@@ -171,7 +171,7 @@ def check_output(output: str, suffixes: Sequence[str], inputs: Sequence[str] = (
 def encode_first(workers: int | None, *, restart: bool, encoded: bool) -> bool:
     """Return whether a command encodes its input into files before it uses them; `encoded`: the input is encoded."""
     if workers is not None and encoded:
-        raise Sen2ProError("with --encoded nothing is left to encode; leave --workers out")
+        raise Sen2ProError("with --encoded there is nothing left to encode; leave --workers out")
     if restart and workers is None:
         raise Sen2ProError("--restart is for runs with --workers; other runs leave no parts behind")
     return workers is not None
@@ -204,7 +204,7 @@ def report(
 ) -> None:
     """Print each warning once, one for sentences far from all that the head knows, and the signature.
 
-    `done` is a run that encoded files, with warnings of its own.
+    `done` is a run that encoded files and has further warnings.
     """
     console, texts = Console(), [*map(str, gathered)]
     if done is not None:
