@@ -14,6 +14,7 @@ from msgspec import structs
 
 from sen2pro.calibration import comparison
 from sen2pro.calibration.comparison import Comparison
+from sen2pro.calibration.defaults import check_comparison, defaults
 from sen2pro.distances import distance, distance_pairwise
 from sen2pro.encoder.backend import Tokens
 from sen2pro.encoder.encoder import Encoder
@@ -372,13 +373,13 @@ class Sen2Pro:
         ['likely', 'unlikely']
         """
         model = self.in_one_pass()
-        comparison.check_comparable_in_words(self.signature(), model is not None)
+        check_comparison(self.signature(), model is not None)
         assert model is not None
         assert model.head is not None
         left, right = self.tokenize(first), self.tokenize(second)
         tokens = Tokens.join([left, right])
         encoded = OnePass(model.sampler.for_sources(model.head.uncertainty), model.head).estimate(tokens)
-        return comparison.compare(encoded, len(left))
+        return comparison.compare(encoded, len(left), defaults().pairs)
 
     def similarity(self, a: Gaussian, b: Gaussian, *, metric: str = "sen2pro", alpha: float | str = "ratio") -> Array:
         """Return the similarity of every Gaussian in `a` with every one in `b`: (n, m), greater is closer.
