@@ -7,7 +7,7 @@ import reprlib
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import Field, dataclass, field, fields
+from dataclasses import Field, dataclass, fields
 from functools import wraps
 from inspect import Parameter, Signature, signature
 from itertools import chain
@@ -20,7 +20,7 @@ from sen2pro.cli.terminal import Console, in_flags
 from sen2pro.errors import HeadMissing, Sen2ProError, Sen2ProWarning, TruncationWarning, one_of
 from sen2pro.io.atomic import check_path
 from sen2pro.io.rows import LONGEST_LINE
-from sen2pro.settings import Settings
+from sen2pro.settings import Settings, option
 
 if TYPE_CHECKING:
     from sen2pro.jobs import Summary
@@ -56,19 +56,14 @@ PairMethod = Annotated[
 ]
 
 
-def _choice(default: Any, help: str, kind: Any, *flags: str) -> Any:
-    """Declare a field of a dataclass that is an option."""
-    return field(default=default, metadata={"help": help, "kind": kind, "flags": flags})
-
-
 @dataclass
 class Reading:
     """How a command reads a file of sentences: arguments of `sentences`."""
 
-    column: str | None = _choice(None, COLUMN, str, "--column", "-c")
-    id_column: str | None = _choice(None, "Column with ids to keep. (default: none; or ids are numbers of rows)", str)
-    skip_blank: bool = _choice(False, "Skip blank sentences.", bool, "--skip-blank")
-    longest_line: int = _choice(LONGEST_LINE, LONGEST, int)
+    column: str | None = option(None, COLUMN, flags=("--column", "-c"))
+    id_column: str | None = option(None, "Column with ids. (default: none, or the numbers of the rows)")
+    skip_blank: bool = option(False, "Skip blank sentences.", bool, ("--skip-blank",))
+    longest_line: int = option(LONGEST_LINE, LONGEST, int)
 
 
 def _option(each: Field[Any]) -> Parameter:
@@ -76,8 +71,8 @@ def _option(each: Field[Any]) -> Parameter:
     if isinstance(default, tuple):  # may be given again
         default = None
     kind = about["kind"] if default is not None else about["kind"] | None
-    option = typer.Option(*about["flags"], help=about["help"])
-    return Parameter(each.name, Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, option])
+    flags = typer.Option(*about["flags"], help=about["help"])
+    return Parameter(each.name, Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, flags])
 
 
 def with_settings(
