@@ -266,7 +266,7 @@ def test_sigterm_finishes_what_is_in_hand_refuses_what_is_new_and_exits_0(model_
 
 @pytest.mark.slow
 def test_work_that_takes_longer_than_the_grace_is_left_and_the_exit_is_0_all_the_same(model_folder, tmp_path):
-    options = ("--model", model_folder, "--samples", "600", "--grace", "0.1", "--pooling", "cls")
+    options = ("--model", model_folder, "--samples", "200", "--grace", "0.1", "--pooling", "cls")
     with running(tmp_path / "server", *options) as server, ThreadPoolExecutor(1) as pool:
         long = {"input": [f"{TEXT} " * 40] * 16}
         asked = pool.submit(server.post, "/v1/distributions", long)
