@@ -239,7 +239,7 @@ def test_predictions_do_not_replace_what_is_read(classifier, shared_folder, tmp_
 
 def test_a_model_with_a_prompt_for_documents_is_not_encoded_without_it(documents, tmp_path, monkeypatch):
     prompted = Sen2Pro()
-    prompted.encoder.prompts = {"query": "query: ", "passage": "passage: "}
+    prompted.encoder.backend.prompts = {"query": "query: ", "passage": "passage: "}
     monkeypatch.setattr(options, "load", lambda **_: prompted)
     result = run("index", documents, tmp_path / "out", "--workers", "1")
     assert (result.exit_code, "this model puts 'passage: ' before each document" in said(result)) == (2, True)
