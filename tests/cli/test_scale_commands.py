@@ -207,7 +207,7 @@ def test_predictions_with_workers_need_files_that_stay(classifier, shared_folder
 
 def test_a_model_with_a_prompt_for_documents_is_not_encoded_without_it(documents, tmp_path, monkeypatch):
     prompted = Sen2Pro()
-    prompted.encoder.prompts = {"query": "query: ", "passage": "passage: "}
+    prompted.encoder.backend.prompts = {"query": "query: ", "passage": "passage: "}
     monkeypatch.setattr(options, "load", lambda **_: prompted)
     result = run("index", documents, tmp_path / "out", "--workers", "1")
     assert (result.exit_code, "this model puts 'passage: ' before each document" in said(result)) == (2, True)
