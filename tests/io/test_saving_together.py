@@ -18,7 +18,7 @@ from sen2pro.estimation import head as heads
 from sen2pro.io import atomic
 from sen2pro.search.stores import faiss as folders
 
-ROUNDS = 100
+ROUNDS = 30
 
 
 class Process:
