@@ -62,23 +62,6 @@ def test_attention_dropout_alone_is_sampled(family, tokenizer):
     assert_same_distribution(ours, train_mode_loop(network, tokenizer, 400))
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-def test_batch_and_padding_do_not_matter(family, tokenizer):
-    model = Sen2Pro(build_network(family), tokenizer=tokenizer, samples=4)
-    sentences = [
-        SENTENCE,
-        "the cat",
-        "one two three",
-        "rain today and sun tomorrow",
-        "a man sees the house on the park",
-    ]
-    together = model.encode(sentences, batch_size=7)
-    for i, sentence in enumerate(sentences):
-        alone = model.encode(sentence)
-        np.testing.assert_allclose(alone.mean, together[i].mean, atol=1e-5)
-        np.testing.assert_allclose(alone.variance, together[i].variance, atol=1e-5)
-
-
 def snapshot(network) -> list:
     names = ("training", "layerdrop", "gradient_checkpointing")
     state = [(name, n, getattr(m, n)) for name, m in network.named_modules() for n in names if hasattr(m, n)]
