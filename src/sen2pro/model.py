@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from operator import attrgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 from msgspec import structs
@@ -353,29 +353,33 @@ class Sen2Pro:
         words = check_sentences(check_text("sentence", sentence))[0].split()
         return specificities.explain(words, self.encode_plain(specificities.without_each_word(words)))
 
-    def compare(self, a: str, b: str) -> Comparison:
+    @overload
+    def compare(self, a: str, b: str) -> Comparison: ...
+
+    @overload
+    def compare(self, a: Sequence[str] | Tokens, b: Sequence[str] | Tokens) -> list[Comparison]: ...
+
+    def compare(
+        self, a: str | Sequence[str] | Tokens, b: str | Sequence[str] | Tokens
+    ) -> Comparison | list[Comparison]:
         """Return how likely two sentences mean the same, how similar they are (0 to 5), and which is vaguer.
 
-        It is for the default model. For another model, or for your own idea of a match, fit
-        `sen2pro.calibration.MatchConfidence` on labelled pairs.
+        Two lists are compared pair by pair, in one pass for all. It is for the default model. For another model, or
+        for your own idea of a match, fit `sen2pro.calibration.MatchConfidence` on labelled pairs.
 
         >>> print(Sen2Pro().compare("A man is playing a guitar.", "A man plays the guitar."))
-        85 % likely the same meaning (likely). Similarity 4.4 of 5, probably between 3.1 and 5.0. ...
-        """
-        return self.compare_pairs([check_text("a", a)], [check_text("b", b)])[0]
-
-    def compare_pairs(self, first: Sequence[str] | Tokens, second: Sequence[str] | Tokens) -> list[Comparison]:
-        """Compare each sentence of `first` with its partner in `second`; all of them take one pass together.
-
-        >>> pairs = Sen2Pro().compare_pairs(["It rains.", "It rains."], ["It rains.", "I like tea."])
+        96 % likely the same meaning (likely). Similarity 4.6 of 5, probably between 3.2 and 5.0. ...
+        >>> pairs = Sen2Pro().compare(["A dog runs.", "A dog runs."], ["A dog is running.", "I like tea."])
         >>> [pair.verdict for pair in pairs]
         ['likely', 'unlikely']
         """
+        if isinstance(a, str) or isinstance(b, str):
+            return self.compare([check_text("a", a)], [check_text("b", b)])[0]
         model = self.in_one_pass()
         comparison.check_comparable_in_words(self.signature(), model is not None)
         assert model is not None
         assert model.head is not None
-        left, right = self.tokenize(first), self.tokenize(second)
+        left, right = self.tokenize(a), self.tokenize(b)
         tokens = Tokens.join([left, right])
         encoded = OnePass(model.sampler.for_sources(model.head.uncertainty), model.head).estimate(tokens)
         return comparison.compare(encoded, len(left))

@@ -9,6 +9,7 @@ from typing import Literal
 import numpy as np
 
 from sen2pro.calibration.defaults import HIGHEST_GRADE, defaults
+from sen2pro.calibration.pair_features import plain_cosine
 from sen2pro.errors import HeadMissing, Sen2ProError
 from sen2pro.estimation.encoded import Encoded
 from sen2pro.signature import Signature
@@ -66,27 +67,27 @@ def compare(encoded: Encoded, count: int) -> list[Comparison]:
     """Compare each of the first `count` sentences with its partner in the rest."""
     if len(encoded) != 2 * count:
         raise Sen2ProError(f"pairs take two lists of one length, not of {count} and {len(encoded) - count}")
-    vectors = encoded.plain.astype(np.float64)
-    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    totals = {name: part.total_variance for name, part in encoded.parts.items()}
-    coverage = np.ones(len(encoded)) if encoded.coverage is None else encoded.coverage
+    default = defaults().pairs
+    first, second = encoded[:count], encoded[count:]
+    cosine = plain_cosine(first.plain, second.plain)
+    totals = {
+        name: np.stack([part.total_variance, second.parts[name].total_variance], axis=-1).astype(np.float64)
+        for name, part in first.parts.items()
+    }
+    terms = default.terms(cosine, totals["data"].sum(axis=-1), first.words + second.words)
+    same = cosine > _INDISTINCT
+    probability = np.where(same, 1.0, default.probability(terms))
+    grades = np.where(same, HIGHEST_GRADE, np.stack(default.grade(terms)))
+    vaguer = np.log(totals["data"][:, 0] / totals["data"][:, 1])
+    vaguer[same | (np.abs(vaguer) <= default.equally_vague)] = 0
+    coverage = np.ones(2 * count) if encoded.coverage is None else encoded.coverage
     return [
-        _compared(
-            float(vectors[i] @ vectors[count + i]),
-            {name: (float(total[i]), float(total[count + i])) for name, total in totals.items()},
-            float(min(coverage[i], coverage[count + i])),
+        Comparison(
+            float(probability[i]),
+            *(float(each) for each in grades[:, i]),
+            vaguer="first" if vaguer[i] > 0 else "second" if vaguer[i] < 0 else None,
+            coverage=float(min(coverage[i], coverage[count + i])),
+            variances={name: (float(total[i, 0]), float(total[i, 1])) for name, total in totals.items()},
         )
         for i in range(count)
     ]
-
-
-def _compared(cosine: float, variances: dict[str, tuple[float, float]], coverage: float) -> Comparison:
-    default = defaults().pairs
-    difference = float(np.log(variances["data"][0]) - np.log(variances["data"][1]))
-    vaguer: Literal["first", "second"] | None = None
-    if abs(difference) > default.equally_vague:
-        vaguer = "first" if difference > 0 else "second"
-    if cosine > _INDISTINCT:
-        return Comparison(1.0, HIGHEST_GRADE, HIGHEST_GRADE, HIGHEST_GRADE, None, coverage, variances)
-    middle, low, high = (float(end) for end in default.grade(cosine))
-    return Comparison(float(default.probability(cosine)), middle, low, high, vaguer, coverage, variances)

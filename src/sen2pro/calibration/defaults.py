@@ -1,8 +1,8 @@
-"""The numbers that ship for the default model: curves over the cosine of pairs, and over the scores of search hits.
+"""The numbers that ship for the default model: curves for pairs of sentences, and for the scores of search hits.
 
-`sen2pro_lab.training.default_confidence` fits those of pairs on the training part of STS-B, and
+`sen2pro_lab.training.default_confidence` fits those of pairs on STS-12 to 15 and the training part of STS-B, and
 `sen2pro_lab.training.default_search_confidence` those of hits. The shapes were chosen by leaving out one source at a
-time, since a default has to serve text that it has not seen. There the cosine alone did best.
+time, since a default has to serve text that it has not seen.
 """
 
 from __future__ import annotations
@@ -29,28 +29,42 @@ DEPTH = 10  # hits that the shipped numbers look at
 LIKELY = 0.5  # least probability of an answer, where no precision is asked for
 _NEAREST = 0.003  # added to 1 - cosine, before its logarithm
 _MIDDLE = 0.75  # a cosine at which there are as many pairs of the same meaning as others
-Curve = tuple[Finite, Finite, Finite]  # coefficients of 1, cosine and -log(1 - cosine)
+Curve = tuple[Finite, Finite, Finite, Finite, Finite]  # coefficients of the columns of `PairCurves.terms`
 
 
 class PairCurves(Config, frozen=True):
-    """Two logistic curves over the cosine of a pair, half the width of an interval, and a limit.
+    """Two logistic curves over a pair of sentences, half the width of an interval, and limits.
 
+    A pair is its cosine, the sum of both data variances and the number of words of both; see `terms`.
     `equally_vague` is the largest difference of the logarithms of two data variances at which neither sentence is
-    called the vaguer one.
+    called the vaguer one. `variances` and `words` are the range that the curves were fitted on.
     """
 
     same_meaning: Curve
     similarity: Curve
     half_width: Finite
     equally_vague: Finite
+    variances: tuple[Finite, Finite]
+    words: tuple[Finite, Finite]
 
-    def probability(self, cosine: ArrayLike) -> Array64:
+    def terms(self, cosine: ArrayLike, variance: ArrayLike, words: ArrayLike) -> Array64:
+        """Return what the curves weigh: 1, cosine, -log(1 - cosine), log variance and log words of each pair (n, 5).
+
+        The third column tells near copies from the rest. Short and vague pairs get a lower cosine for the same
+        meaning. Outside of the range that the curves were fitted on, the nearest value of the range counts.
+        """
+        c = np.asarray(cosine, np.float64)
+        columns = [np.ones_like(c), c, -np.log(np.maximum(1 - c, 0) + _NEAREST)]
+        columns += [np.log(np.clip(variance, *self.variances)), np.log(np.clip(words, *self.words))]
+        return np.stack(columns, axis=-1)
+
+    def probability(self, terms: Array64) -> Array64:
         """Return the probability that two sentences mean the same (at least 4 of 5 on the scale of STS)."""
-        return _logistic(terms(cosine) @ np.array(self.same_meaning))
+        return _logistic(terms @ np.array(self.same_meaning))
 
-    def grade(self, cosine: ArrayLike) -> tuple[Array64, Array64, Array64]:
+    def grade(self, terms: Array64) -> tuple[Array64, Array64, Array64]:
         """Return the similarity from 0 to 5, and the ends of its 90 % interval."""
-        middle = HIGHEST_GRADE * _logistic(terms(cosine) @ np.array(self.similarity))
+        middle = HIGHEST_GRADE * _logistic(terms @ np.array(self.similarity))
         low, high = (np.clip(middle + side * self.half_width, 0, HIGHEST_GRADE) for side in (-1, 1))
         return np.asarray(middle), low, high
 
@@ -127,15 +141,9 @@ def defaults() -> Defaults:
     return bundle.load(FOLDER, NAME, Defaults)[0]
 
 
-def terms(cosine: ArrayLike) -> Array64:
-    """Return 1, cosine and -log(1 - cosine) of each pair (n, 3): the last one tells near copies from the rest."""
-    c = np.asarray(cosine, np.float64)
-    return np.stack([np.ones_like(c), c, -np.log(np.maximum(1 - c, 0) + _NEAREST)], axis=-1)
-
-
 def default_slope(signature: Signature) -> float:
     """Return how fast the logit of a match rises with the cosine, by the numbers that ship; 0 for other models."""
-    _, of_cosine, of_logarithm = defaults().pairs.same_meaning
+    _, of_cosine, of_logarithm, *_ = defaults().pairs.same_meaning
     return 0.0 if defaults().misfits(signature) else of_cosine + of_logarithm / (1 - _MIDDLE + _NEAREST)
 
 

@@ -35,8 +35,8 @@ def pair_features(a: Encoded, b: Encoded) -> Table:
     """
     lengths = np.log(np.maximum([a.words, b.words], 1))
     distance = distance_pairwise(a.gaussian, b.gaussian).astype(np.float64)
-    columns = [_cosine(a.plain, b.plain), lengths.sum(axis=0), np.abs(lengths[0] - lengths[1])]
-    columns += [distance, _cosine(a.gaussian.mean, b.gaussian.mean)]
+    columns = [plain_cosine(a.plain, b.plain), lengths.sum(axis=0), np.abs(lengths[0] - lengths[1])]
+    columns += [distance, plain_cosine(a.gaussian.mean, b.gaussian.mean)]
     for source in a.parts:
         x, y = a.parts[source], b.parts[source]
         total_x, total_y = (np.maximum(part.total_variance, _FLOOR) for part in (x, y))
@@ -45,7 +45,8 @@ def pair_features(a: Encoded, b: Encoded) -> Table:
     return Table(names(list(a.parts)), np.stack(columns, axis=-1))
 
 
-def _cosine(x: Array, y: Array) -> Array64:
+def plain_cosine(x: Array, y: Array) -> Array64:
+    """Return the cosine of each row of one array with the same row of the other, in double precision."""
     x_, y_ = (side.astype(np.float64) for side in (x, y))
     norms = np.linalg.norm(x_, axis=-1) * np.linalg.norm(y_, axis=-1)
     return np.asarray((x_ * y_).sum(axis=-1) / np.maximum(norms, _FLOOR))

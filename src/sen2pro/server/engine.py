@@ -69,7 +69,7 @@ class Engine:
         self.model, self.index, self.classifier = model, index, classifier
         self.passes = model.passes
         self.rows = 0 if index is None else len(index)  # once: a database takes its time to count them
-        self.compares = _works(lambda: model.compare_pairs([], []))
+        self.compares = _works(lambda: model.compare([], []))
         self.specifies = _works(lambda: model.specificity([]))
 
     @property
@@ -141,7 +141,7 @@ class Engine:
 
         def run(tokens: Tokens) -> list[Comparison]:
             first, second = (tokens.rows(range(side, len(tokens), 2)) for side in (0, 1))
-            return self.model.compare_pairs(first, second)
+            return self.model.compare(first, second)
 
         return _job(run, "comparisons")
 
