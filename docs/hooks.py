@@ -11,6 +11,7 @@ from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = {"index.md": "README.md"} | {name: name for name in ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")}
+PAGES["notes.md"] = "lab/results/notes.md"
 RESULTS = "lab/results/summary.md"  # stands in the repository for the page of all results, which is built from it
 PICTURES = ("lab/results/*/*.png",)
 LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)#:\s]+)(#[^)\s]*)?\)")

@@ -14,6 +14,7 @@ from msgspec import structs
 
 from sen2pro.calibration import comparison
 from sen2pro.calibration.comparison import Comparison
+from sen2pro.calibration.defaults import check_comparison, defaults
 from sen2pro.distances import distance, distance_pairwise
 from sen2pro.encoder.backend import Tokens
 from sen2pro.encoder.encoder import Encoder
@@ -35,6 +36,9 @@ from sen2pro.sampling.sampler import Sampler
 from sen2pro.settings import DEFAULT_MODEL, SAVED, SavedModel, Settings
 from sen2pro.signature import Signature
 from sen2pro.validation import Array, check_sentences, check_text, check_whole
+
+Texts = list[str] | tuple[str, ...] | Tokens
+"""Several texts, or their tokens: not one text."""
 
 
 def _read_only(path: str) -> Any:
@@ -354,7 +358,7 @@ class Sen2Pro:
         return specificities.explain(words, self.encode_plain(specificities.without_each_word(words)))
 
     @overload
-    def compare(self, a: str, b: str) -> Comparison: ...
+    def compare(self, a: str, b: str) -> Comparison: ...  # type: ignore[overload-overlap]
 
     @overload
     def compare(self, a: Sequence[str] | Tokens, b: Sequence[str] | Tokens) -> list[Comparison]: ...
@@ -376,13 +380,13 @@ class Sen2Pro:
         if isinstance(a, str) or isinstance(b, str):
             return self.compare([check_text("a", a)], [check_text("b", b)])[0]
         model = self.in_one_pass()
-        comparison.check_comparable_in_words(self.signature(), model is not None)
+        check_comparison(self.signature(), model is not None)
         assert model is not None
         assert model.head is not None
         left, right = self.tokenize(a), self.tokenize(b)
         tokens = Tokens.join([left, right])
         encoded = OnePass(model.sampler.for_sources(model.head.uncertainty), model.head).estimate(tokens)
-        return comparison.compare(encoded, len(left))
+        return comparison.compare(encoded, len(left), defaults().pairs)
 
     def similarity(self, a: Gaussian, b: Gaussian, *, metric: str = "sen2pro", alpha: float | str = "ratio") -> Array:
         """Return the similarity of every Gaussian in `a` with every one in `b`: (n, m), greater is closer.

@@ -1,4 +1,9 @@
-"""Two sentences compared, as an answer that a person can read."""
+"""Two sentences compared, as an answer that a person can read: the formula is `PairCurves`.
+
+Its numbers are in `defaults.json`. `sen2pro_lab.training.default_confidence` fits them on STS-12 to 15 and the training
+part of STS-B. The shape was chosen by leaving out one source at a time, since a default has to serve text that it has
+not seen.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +12,71 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from sen2pro.calibration.defaults import HIGHEST_GRADE, defaults
-from sen2pro.calibration.pair_features import plain_cosine
-from sen2pro.errors import HeadMissing, Sen2ProError
+from sen2pro.calibration.selection import expit
+from sen2pro.errors import Sen2ProError
 from sen2pro.estimation.encoded import Encoded
-from sen2pro.signature import Signature
+from sen2pro.io.bundle import Config, Finite
+from sen2pro.validation import Array, Array64
 
+HIGHEST_GRADE = 5.0  # of the scale of STS, which starts at 0
+_SMALLEST = 1e-12  # length of two vectors that are not 0
+_NEAREST = 0.003  # added to 1 - cosine, before its logarithm
+_MIDDLE = 0.75  # a cosine at which there are as many pairs of the same meaning as others
 _LIKELY, _UNLIKELY = 0.7, 0.3
 _INDISTINCT = 1 - 1e-6  # a cosine of sentences that the network reads as one and the same
+Curve = tuple[Finite, Finite, Finite, Finite, Finite]  # coefficients of the columns of `PairCurves.terms`
+
+
+class PairCurves(Config, frozen=True):
+    """Two logistic curves over a pair of sentences, half the width of an interval, and limits.
+
+    A pair is its cosine, the sum of both data variances and the number of words of both; see `terms`.
+    `equally_vague` is the largest difference of the logarithms of two data variances at which neither sentence is
+    called the vaguer one. `variances` and `words` are the range that the curves were fitted on.
+    """
+
+    same_meaning: Curve
+    similarity: Curve
+    half_width: Finite
+    equally_vague: Finite
+    variances: tuple[Finite, Finite]
+    words: tuple[Finite, Finite]
+
+    def terms(self, cosine: ArrayLike, variance: ArrayLike, words: ArrayLike) -> Array64:
+        """Return what the curves weigh: 1, cosine, -log(1 - cosine), log variance and log words of each pair (n, 5).
+
+        The third column tells near copies from the rest. Short and vague pairs get a lower cosine for the same
+        meaning. Outside of the range that the curves were fitted on, the nearest value of the range counts.
+        """
+        c = np.asarray(cosine, np.float64)
+        columns = [np.ones_like(c), c, -np.log(np.maximum(1 - c, 0) + _NEAREST)]
+        columns += [np.log(np.clip(variance, *self.variances)), np.log(np.clip(words, *self.words))]
+        return np.stack(columns, axis=-1)
+
+    def probability(self, terms: Array64) -> Array64:
+        """Return the probability that two sentences mean the same (at least 4 of 5 on the scale of STS)."""
+        return expit(terms @ np.array(self.same_meaning))
+
+    def grade(self, terms: Array64) -> tuple[Array64, Array64, Array64]:
+        """Return the similarity from 0 to 5, and the ends of its 90 % interval."""
+        middle = HIGHEST_GRADE * expit(terms @ np.array(self.similarity))
+        low, high = (np.clip(middle + side * self.half_width, 0, HIGHEST_GRADE) for side in (-1, 1))
+        return np.asarray(middle), low, high
+
+    @property
+    def slope(self) -> float:
+        """How fast the log-odds of the same meaning rise with the cosine, where they are about even."""
+        _, of_cosine, of_logarithm, *_ = self.same_meaning
+        return of_cosine + of_logarithm / (1 - _MIDDLE + _NEAREST)
+
+
+def pair_cosine(x: Array, y: Array) -> Array64:
+    """Return the cosine of each row of one array with the same row of the other, in double precision."""
+    x_, y_ = (side.astype(np.float64) for side in (x, y))
+    norms = np.linalg.norm(x_, axis=-1) * np.linalg.norm(y_, axis=-1)
+    return np.asarray((x_ * y_).sum(axis=-1) / np.maximum(norms, _SMALLEST))
 
 
 @dataclass(frozen=True)
@@ -53,41 +114,32 @@ class Comparison:
         )
 
 
-def check_comparable_in_words(signature: Signature, has_head: bool) -> None:
-    """Refuse a model that no numbers ship for, or that has no head for one pass."""
-    if misfits := defaults().misfits(signature) or ([] if has_head else ["no head for one pass"]):
-        raise HeadMissing(
-            f"a comparison in words comes with the default model only, and this one has {'; '.join(misfits)}. For "
-            "your own model, learn from labelled pairs: sen2pro.MatchConfidence().fit(model, first, second, "
-            "labels)"
-        )
-
-
-def compare(encoded: Encoded, count: int) -> list[Comparison]:
+def compare(encoded: Encoded, count: int, curves: PairCurves) -> list[Comparison]:
     """Compare each of the first `count` sentences with its partner in the rest."""
     if len(encoded) != 2 * count:
         raise Sen2ProError(f"pairs take two lists of one length, not of {count} and {len(encoded) - count}")
-    default = defaults().pairs
     first, second = encoded[:count], encoded[count:]
-    cosine = plain_cosine(first.plain, second.plain)
+    cosine = pair_cosine(first.plain, second.plain)
     totals = {
         name: np.stack([part.total_variance, second.parts[name].total_variance], axis=-1).astype(np.float64)
         for name, part in first.parts.items()
     }
-    terms = default.terms(cosine, totals["data"].sum(axis=-1), first.words + second.words)
+    terms = curves.terms(cosine, totals["data"].sum(axis=-1), first.words + second.words)
     same = cosine > _INDISTINCT
-    probability = np.where(same, 1.0, default.probability(terms))
-    grades = np.where(same, HIGHEST_GRADE, np.stack(default.grade(terms)))
+    probability = np.where(same, 1.0, curves.probability(terms))
+    grades = np.where(same, HIGHEST_GRADE, np.stack(curves.grade(terms)))
     vaguer = np.log(totals["data"][:, 0] / totals["data"][:, 1])
-    vaguer[same | (np.abs(vaguer) <= default.equally_vague)] = 0
+    vaguer[same | (np.abs(vaguer) <= curves.equally_vague)] = 0
     coverage = np.ones(2 * count) if encoded.coverage is None else encoded.coverage
-    return [
-        Comparison(
-            float(probability[i]),
-            *(float(each) for each in grades[:, i]),
-            vaguer="first" if vaguer[i] > 0 else "second" if vaguer[i] < 0 else None,
-            coverage=float(min(coverage[i], coverage[count + i])),
-            variances={name: (float(total[i, 0]), float(total[i, 1])) for name, total in totals.items()},
-        )
-        for i in range(count)
-    ]
+    found = []
+    for i in range(count):
+        middle, low, high = (float(each) for each in grades[:, i])
+        found.append(
+            Comparison(
+                float(probability[i]), middle, low, high,
+                "first" if vaguer[i] > 0 else "second" if vaguer[i] < 0 else None,
+                float(min(coverage[i], coverage[count + i])),
+                {name: (float(total[i, 0]), float(total[i, 1])) for name, total in totals.items()},
+            )
+        )  # fmt: skip
+    return found

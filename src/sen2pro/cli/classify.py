@@ -323,9 +323,10 @@ def _print_measures(probabilities: Array64, truth: Labels, names: list[str]) -> 
     """Print a table of the measures and one of the classes."""
     from rich.table import Table
     from rich.text import Text
+    from scipy.stats import binomtest
     from sklearn.metrics import precision_recall_fscore_support
 
-    from sen2pro.calibration.measures import ANSWERED, evaluate, interval
+    from sen2pro.calibration.report import ANSWERED, evaluate
 
     scores, console = evaluate(probabilities, truth), Console()
     measures, each = Table("measure"), Table("class")
@@ -338,7 +339,7 @@ def _print_measures(probabilities: Array64, truth: Labels, names: list[str]) -> 
         ("log-loss", scores.log_loss, 0),
         ("expected calibration error", scores.calibration_error, 0),
     ):
-        ends = "[{:.4f}, {:.4f}]".format(*interval(value, n)) if n else ""
+        ends = "[{:.4f}, {:.4f}]".format(*binomtest(round(value * n), n).proportion_ci(method="wilson")) if n else ""
         measures.add_row(name, f"{value:.4f}", Text(ends))
     predicted = probabilities.argmax(axis=1)
     found = precision_recall_fscore_support(truth, predicted, labels=range(len(names)), zero_division=0)

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from sen2pro.calibration.hits import FittedCalibration, SearchConfidence, load_search_confidence
+from sen2pro.calibration.defaults import FittedCalibration, load_search_confidence
+from sen2pro.calibration.hits import SearchConfidence
 from sen2pro.errors import Sen2ProError, short_repr
 from sen2pro.model import Sen2Pro
 from sen2pro.search.index import Index

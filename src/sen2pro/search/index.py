@@ -11,7 +11,8 @@ from typing import overload
 
 import numpy as np
 
-from sen2pro.calibration.hits import Calibration, SearchConfidence, calibration, load_search_confidence
+from sen2pro.calibration.defaults import Calibration, calibration, load_search_confidence
+from sen2pro.calibration.hits import SearchConfidence
 from sen2pro.distances import distance
 from sen2pro.encoder.backend import Tokens
 from sen2pro.errors import Sen2ProError, Sen2ProWarning, join_names, one_of

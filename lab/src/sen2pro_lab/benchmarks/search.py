@@ -22,7 +22,8 @@ import numpy as np
 
 from sen2pro import Gaussian, Sen2Pro, Sen2ProWarning
 from sen2pro.calibration import promise
-from sen2pro.calibration.hits import SearchConfidence, calibration
+from sen2pro.calibration.defaults import calibration
+from sen2pro.calibration.hits import SearchConfidence
 from sen2pro.calibration.report import GREY, panels
 from sen2pro.search import Index
 from sen2pro.search.documents import Document

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from scipy.special import expit
 
-from sen2pro.calibration.defaults import PairCurves
+from sen2pro.calibration.comparison import PairCurves
 from sen2pro.calibration.selection import folds, logistic, losses
 from sen2pro.errors import Sen2ProError
 from sen2pro.validation import Array64

@@ -19,8 +19,8 @@ from scipy.optimize import curve_fit
 from scipy.special import expit
 
 from sen2pro import Sen2Pro
-from sen2pro.calibration.defaults import FOLDER, HIGHEST_GRADE, NAME, SIGNATURE_FIELDS, PairCurves, defaults
-from sen2pro.calibration.pair_features import plain_cosine
+from sen2pro.calibration.comparison import HIGHEST_GRADE, PairCurves, pair_cosine
+from sen2pro.calibration.defaults import FOLDER, NAME, SIGNATURE_FIELDS, defaults
 from sen2pro.calibration.selection import logistic, losses
 from sen2pro.estimation.encoded import Encoded
 from sen2pro.io import bundle
@@ -81,7 +81,7 @@ def read(
     variances = np.stack([side.parts["data"].total_variance for side in (a, b)], axis=1)
     gold, family, year = (np.array(column) for column in zip(*(row[1:] for row in rows), strict=True))
     return Pairs(
-        plain_cosine(a.plain, b.plain), variances.astype(np.float64), (a.words + b.words).astype(float), gold, family,
+        pair_cosine(a.plain, b.plain), variances.astype(np.float64), (a.words + b.words).astype(float), gold, family,
         year,
     )  # fmt: skip
 
