@@ -16,7 +16,7 @@ import saving_process
 from sen2pro import Gaussian, Sen2ProError
 from sen2pro.estimation import head as heads
 from sen2pro.io import atomic
-from sen2pro.search.stores import faiss_folder as folders
+from sen2pro.search.stores import faiss as folders
 
 ROUNDS = 100
 

@@ -14,9 +14,9 @@ from search_stores import Server, fitted_confidence, shared_server, some_texts
 from sen2pro import Gaussian, Sen2Pro, Sen2ProError, Sen2ProWarning
 from sen2pro.calibration import SearchConfidence
 from sen2pro.io import bundle
+from sen2pro.io.rows import file_digest
 from sen2pro.search import Hit, Index, Result, StoreUnavailable
-from sen2pro.search.stores import faiss_folder
-from sen2pro.search.stores.faiss import FaissStore
+from sen2pro.search.stores.faiss import FILE, FaissStore
 
 TEXTS = [
     "To reset your password, open Settings and choose Security.", "We ship to all countries of the European Union.",
@@ -258,7 +258,7 @@ def test_another_model_is_told_what_differs(index, tmp_path, shared_folder, mini
 
 def change(folder, edit):
     """Edit the list of an index, as anybody can, who can write a digest too."""
-    path = folder / faiss_folder.FILE
+    path = folder / FILE
     content = json.loads(path.read_text())
     del content["digest"]
     edit(content)
@@ -326,7 +326,7 @@ def test_a_folder_holds_the_index_and_is_replaced_in_one_step(plain, texts, tmp_
     again.add(["the cat runs"], ids=["new"])
     again.save()
     files = {path.name.split("-")[0].split(".")[0] for path in (tmp_path / "index").iterdir()}
-    assert files == {"sen2pro_index", "texts", "vectors", *(["graph"] if kind == "hnsw" else [])}
+    assert files == {"sen2pro_index", "texts", "numbers"}
     assert len(Index.open(tmp_path / "index", plain)) == len(texts) + 1
 
 
@@ -346,7 +346,7 @@ def test_a_save_that_fails_leaves_the_old_index(plain, texts, tmp_path, monkeypa
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr("sen2pro.search.stores.faiss_folder.bundle.save", full)
+        patched.setattr("sen2pro.search.stores.faiss.bundle.save", full)
         with pytest.raises(OSError, match="No space"):
             more.save(tmp_path / "index", overwrite=True)
     assert len(Index.open(tmp_path / "index", plain)) == len(texts)
@@ -360,7 +360,7 @@ def test_a_folder_of_something_else_is_not_touched(index, tmp_path):
         Index.open(tmp_path)
 
 
-@pytest.mark.parametrize("part", ["texts", "vectors", "graph"])
+@pytest.mark.parametrize("part", ["texts", "numbers"])
 def test_a_changed_file_is_refused(plain, texts, tmp_path, part):
     Index.build(plain, texts, kind="hnsw").save(tmp_path / "index")
     (path,) = (tmp_path / "index").glob(f"{part}-*")
@@ -387,12 +387,11 @@ def test_a_changed_file_is_refused(plain, texts, tmp_path, part):
 def test_a_graph_that_leads_out_of_its_arrays_is_refused(plain, texts, tmp_path, edit):
     """The numbers themselves are checked before FAISS follows them."""
     Index.build(plain, texts, kind="hnsw").save(tmp_path / "index")
-    (path,) = (tmp_path / "index").glob("graph-*")
+    (path,) = (tmp_path / "index").glob("numbers-*")
     graph = load_file(path)
     edit(graph)
     bundle.write_arrays(path, graph)
-    digest = faiss_folder.digest_of(path)
-    change(tmp_path / "index", lambda content: content["files"]["graph"].update(digest=digest))
+    change(tmp_path / "index", lambda content: content["files"]["numbers"].update(digest=file_digest(path)))
     with pytest.raises(Sen2ProError, match="holds no graph of"):
         Index.open(tmp_path / "index", plain)
 

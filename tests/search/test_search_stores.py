@@ -326,16 +326,16 @@ def test_a_killed_add_leaves_the_old_or_the_new_state(kind, server, shared_folde
 
 def test_a_write_whose_answer_was_lost_is_not_taken_for_duplicates(plain, texts, monkeypatch):
     index = Index.build(plain, texts[:5], store="qdrant://:memory:")
-    write, lost = index.store._write, [True]
+    write, lost = index.store.write, [True]
     monkeypatch.setattr("sen2pro.search.stores.protocol.time.sleep", lambda _: None)
 
-    def answered(rows, replace):
-        write(rows, replace)
+    def answered(rows, *, replace):
+        write(rows, replace=replace)
         if lost:
             lost.pop()
             raise StoreUnavailable("the connection is gone")
 
-    monkeypatch.setattr(index.store, "_write", answered)
+    monkeypatch.setattr(index.store, "write", answered)
     assert index.add(texts[5:8], ids=["a", "b", "c"]) == 3
     assert len(index) == 8
     index.close()
@@ -403,7 +403,7 @@ def test_a_writer_waits_for_all_readers_and_later_readers_wait_for_it():
     threads = [started(early), started(early)]
     both.wait()
     threads.append(started(lambda: work(lock.writing, "writer")))
-    while not lock._waiting:
+    while not lock._entrance.locked():
         time.sleep(0.001)
     threads.append(started(lambda: work(lock.reading, "late")))
     time.sleep(0.05)

@@ -19,8 +19,7 @@ from server_process import running
 from sen2pro import Sen2Pro
 from sen2pro.classification import Sen2ProClassifier
 from sen2pro.search import Index
-from sen2pro.search.documents import Document
-from sen2pro.search.stores.protocol import Rows
+from sen2pro.search.stores.protocol import Document, Rows
 
 pytestmark = pytest.mark.slow
 

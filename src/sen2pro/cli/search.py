@@ -89,8 +89,8 @@ def index(
     A run that was stopped or killed resumes when you run the same command again. Such a run has no plain vectors, so
     documents are ranked by the cosine of their means.
     """
+    from sen2pro.search.documents import search_model
     from sen2pro.search.index import Index
-    from sen2pro.search.vectors import search_model
 
     first = options.encode_first(workers, restart=restart, encoded=encoded)
     store = _address(output, overwrite)
@@ -135,7 +135,7 @@ def _print_index(made: Index, output: str, gathered: list[Sen2ProWarning], done:
 def _address(output: str, overwrite: bool) -> str | None:
     """Return the address of a database, or None for a folder that an index may be saved to."""
     from sen2pro.search.stores import is_address
-    from sen2pro.search.stores.faiss_folder import check_target
+    from sen2pro.search.stores.faiss import check_target
 
     if is_address(output):
         return output
@@ -158,10 +158,9 @@ def _build(
 
 def _check_before(model: Sen2Pro, metadata: list[str], make: dict[str, Any]) -> None:
     """Raise if the index cannot be made, before hours are spent on encoding."""
-    from sen2pro.search.documents import check_key
+    from sen2pro.search.documents import check_key, describe, prompt_of_documents
     from sen2pro.search.index import DUPLICATES
     from sen2pro.search.stores import check_new
-    from sen2pro.search.vectors import describe, prompt_of_documents
 
     if prompt := prompt_of_documents(model):
         raise Sen2ProError(

@@ -100,15 +100,14 @@ class _BatchEncoder:
             kept = [number for number in kept if number not in poisoned]
         if not kept:  # an empty batch has the columns of a full one
             piece, _ = encode_chunk(self._model, [("", Record(None, "a", ""))], RowOptions(texts=False))
-            piece = piece[:0]
         result = table.take(kept) if len(kept) < len(table) else table
         columns: dict[str, Any] = {"total_variance": piece.variance.sum(axis=-1, dtype=float), **piece.totals}
         if piece.coverage is not None:
             columns["coverage"] = piece.coverage
         for name, numbers in columns.items():
-            result = result.append_column(name, pa.array(numbers))
+            result = result.append_column(name, pa.array(numbers[: len(kept)]))
         for name in ("mean", "variance"):
-            flat = pa.array(getattr(piece, name).reshape(-1))
+            flat = pa.array(getattr(piece, name)[: len(kept)].reshape(-1))
             result = result.append_column(name, pa.FixedSizeListArray.from_arrays(flat, piece.mean.shape[-1]))
         return result
 
