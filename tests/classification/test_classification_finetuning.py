@@ -1,11 +1,11 @@
 """Fine-tuning through the reparameterised sample, end to end on a tiny BERT."""
 
 import copy
-from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
+from msgspec.structs import replace
 from sklearn.base import clone
 
 from sen2pro import Gaussian, Sen2Pro

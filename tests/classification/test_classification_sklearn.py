@@ -19,7 +19,6 @@ from sklearn.utils.validation import check_array, check_is_fitted
 from sen2pro import Gaussian, Sen2Pro
 from sen2pro.classification import Sen2ProClassifier
 from sen2pro.classification import classifier as classifier_module
-from sen2pro.classification.classifier import load_encoder
 from sen2pro.errors import Sen2ProError, Sen2ProWarning
 
 
@@ -129,7 +128,8 @@ def test_copies_share_the_encoder_and_nothing_that_is_learnt(tiny):
 
 def test_clones_load_the_encoder_once_and_another_one_for_other_settings(shared_folder, monkeypatch):
     loaded = []
-    monkeypatch.setattr(classifier_module, "load_encoder", lambda *how: loaded.append(how) or load_encoder(*how))
+    load = classifier_module._open
+    monkeypatch.setattr(classifier_module, "_open", lambda *how, **more: loaded.append(how) or load(*how, **more))
     classifier = Sen2ProClassifier(str(shared_folder), samples=3, C=1.0, features="mean", head="expected")
     cross_val_score(classifier, TEXTS, LABELS, cv=2)
     classifier.fit(TEXTS, LABELS)

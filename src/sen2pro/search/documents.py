@@ -16,7 +16,6 @@ from sen2pro.gaussian import Gaussian
 from sen2pro.io.atomic import check_path
 from sen2pro.io.gaussians import GaussianBatch, GaussianLike, stream
 from sen2pro.io.shards import outline
-from sen2pro.model import Sen2Pro
 from sen2pro.search.stores.protocol import KEPT, MOST_DIMENSIONS, Document, IndexInfo, Ranking, Value, Where
 from sen2pro.signature import MATTERS, Signature
 from sen2pro.validation import (
@@ -30,8 +29,10 @@ from sen2pro.validation import (
     is_whole,
 )
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # a folder is checked before torch is imported
     import pyarrow as pa
+
+    from sen2pro.model import Sen2Pro
 
 CHUNK = 1024  # texts that are encoded and written at once
 LONGEST_ID = 512  # characters: a database keeps ids in a tree whose entries must be short
@@ -238,6 +239,8 @@ def _unfit(name: str, values: pa.Array) -> str | None:
 
 def search_model(model: Sen2Pro) -> Sen2Pro:
     """Return a model as an index uses it: in one pass if there is a head, by sampling if samples were asked for."""
+    from sen2pro.model import Sen2Pro
+
     if not isinstance(model, Sen2Pro):
         raise Sen2ProError(f"model must be a Sen2Pro, not {type(model).__name__}")
     return model if has_gaussians(model) else model.in_one_pass() or model
@@ -249,6 +252,7 @@ def describe(
 ) -> IndexInfo:  # fmt: skip
     """Return the description of a new index, with its defaults; raise if it cannot be made.
 
+    >>> from sen2pro import Sen2Pro
     >>> describe(Sen2Pro("all-MiniLM-L6-v2"), None, None, None).kind
     'flat'
     """
