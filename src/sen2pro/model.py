@@ -37,6 +37,7 @@ from sen2pro.settings import DEFAULT_MODEL, SAVED, SavedModel, Settings
 from sen2pro.signature import Signature
 from sen2pro.validation import Array, check_sentences, check_text, check_whole
 
+
 def _read_only(path: str) -> Any:
     """Make a property of an attribute, which may be one of an attribute."""
     return property(attrgetter(path))
