@@ -10,8 +10,8 @@ import numpy as np
 
 from sen2pro.calibration.defaults import HIGHEST_GRADE, defaults
 from sen2pro.errors import HeadMissing, Sen2ProError
-from sen2pro.estimation.encoded import Encoded
 from sen2pro.signature import Signature
+from sen2pro.validation import Array, Array64
 
 _LIKELY, _UNLIKELY = 0.7, 0.3
 _INDISTINCT = 1 - 1e-6  # a cosine of sentences that the network reads as one and the same
@@ -62,17 +62,15 @@ def check_comparable_in_words(signature: Signature, has_head: bool) -> None:
         )
 
 
-def compare(encoded: Encoded, count: int) -> list[Comparison]:
-    """Compare each of the first `count` sentences with its partner in the rest."""
-    if len(encoded) != 2 * count:
-        raise Sen2ProError(f"pairs take two lists of one length, not of {count} and {len(encoded) - count}")
-    vectors = encoded.plain.astype(np.float64)
-    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    totals = {name: part.total_variance for name, part in encoded.parts.items()}
-    coverage = np.ones(len(encoded)) if encoded.coverage is None else encoded.coverage
+def compare(vectors: Array, totals: Mapping[str, Array64], coverage: Array, count: int) -> list[Comparison]:
+    """Compare each of the first `count` sentences with its partner in the rest: see `OnePass.totals`."""
+    if len(vectors) != 2 * count:
+        raise Sen2ProError(f"pairs take two lists of one length, not of {count} and {len(vectors) - count}")
+    unit = vectors.astype(np.float64)
+    unit /= np.linalg.norm(unit, axis=1, keepdims=True)
     return [
         _compared(
-            float(vectors[i] @ vectors[count + i]),
+            float(unit[i] @ unit[count + i]),
             {name: (float(total[i]), float(total[count + i])) for name, total in totals.items()},
             float(min(coverage[i], coverage[count + i])),
         )
