@@ -14,7 +14,7 @@ export SEN2PRO_DATA
 # The tests of the core, and those of one file per room.
 FAST := tests/test_gaussian.py tests/test_distances.py tests/test_model.py tests/test_settings.py tests/test_rooms.py \
   tests/sampling tests/estimation/test_estimation.py tests/encoder/test_vocabulary.py tests/io/test_inputs.py \
-  tests/calibration/test_measures.py tests/classification/test_classification_heads.py tests/search/test_search.py \
+  tests/calibration/test_report.py tests/classification/test_classification_heads.py tests/search/test_search.py \
   tests/jobs/test_encode_files.py tests/server/test_server_batching.py tests/integrations/test_vectorizer.py \
   tests/test_laboratory_commands.py tests/contract/test_encode.py
 

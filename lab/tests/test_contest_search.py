@@ -8,7 +8,7 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 from sen2pro import Sen2Pro
-from sen2pro.calibration.measures import calibration_error
+from sen2pro.calibration.report import calibration_error
 from sen2pro.errors import Sen2ProError
 from sen2pro_lab.contests import retrieval
 from sen2pro_lab.contests.intent_router import IntentRouter, by_intent
@@ -35,7 +35,7 @@ def test_measures_are_those_of_scikit_learn_mteb_and_of_a_resample_drawn_by_hand
             np.testing.assert_allclose(nauc(values, y[:n])(many), expected, atol=1e-12)
     assert np.isnan(nauc(c, np.ones(200))(np.ones((1, 200)))[0])
     sure = np.where(c > 0.5, c, 1 - c)  # of two classes, the measure of the package looks at the likelier one
-    expected = calibration_error(np.stack([1 - sure, sure], axis=1)[rows], y[rows].astype(int))
+    expected = calibration_error(sure[rows], y[rows] == 1)
     assert calibration(sure, y)(counts)[0] == pytest.approx(expected, abs=1e-9)
     assert share_answered(c, y, 0.5)(counts)[0] == 1.0
     perfect = risk_coverage_area(y, y)(np.ones((1, 200)))[0]

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from sen2pro.calibration import comparison
-from sen2pro.calibration.comparison import Comparison
+from sen2pro.calibration.comparison import Comparison, compare
+from sen2pro.calibration.defaults import check_comparison, defaults
 from sen2pro.distances import distance, distance_pairwise
 from sen2pro.encoder.backend import Tokens
 from sen2pro.encoder.encoder import Encoder
@@ -343,17 +343,17 @@ class Sen2Pro:
         """Compare each sentence of `first` with its partner in `second`; all of them take one pass together.
 
         >>> pairs = Sen2Pro().compare_pairs(["It rains.", "It rains."], ["It rains.", "I like tea."])
-        >>> [pair.verdict for pair in pairs]
-        ['likely', 'unlikely']
+        >>> print(pairs[0].verdict, pairs[1].verdict)
+        likely unlikely
         """
         left, right = self.tokenize(first), self.tokenize(second)
         return self._compare(Tokens.join([left, right]), len(left))
 
     def _compare(self, tokens: Tokens, count: int) -> list[Comparison]:
         method = self._in_one_pass()
-        comparison.check_comparable_in_words(self.signature(), method is not None)
+        check_comparison(self.signature(), method is not None)
         assert method is not None
-        return comparison.compare(*method.totals(tokens), count)
+        return compare(*method.totals(tokens), count, defaults().pairs)
 
     def similarity(self, a: Gaussian, b: Gaussian, *, metric: str = "sen2pro", alpha: float | str = "ratio") -> Array:
         """Return the similarity of every Gaussian in `a` with every one in `b`: (n, m), greater is closer.

@@ -7,6 +7,7 @@ sets one is refused.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import field
 from pathlib import Path
 from typing import Annotated, Any, Protocol
 
@@ -123,6 +124,11 @@ def check_method(method: str, allowed: Iterable[str] = METHODS) -> str:
             f"the method {method!r} was removed in version 0.12; use 'sampling' (exact) or 'one-pass' (fast)"
         )
     return one_of("method", method, allowed)
+
+
+def option(default: Any, help: str = "", kind: Any = str, flags: tuple[str, ...] = ()) -> Any:
+    """Declare a field of a dataclass of settings; without `help` it is not on the command line."""
+    return field(default=default, metadata={"help": help, "kind": kind, "flags": flags})
 
 
 class Settings(FileSettings, frozen=True):

@@ -6,8 +6,8 @@ import warnings
 import numpy as np
 import pytest
 
-from sen2pro.calibration.hit_features import check_hits
-from sen2pro.calibration.hits import FittedCalibration, SearchConfidence, choose_both
+from sen2pro.calibration.defaults import FittedCalibration
+from sen2pro.calibration.hits import SearchConfidence, check_hits, choose_both
 from sen2pro.errors import Sen2ProError, Sen2ProWarning
 
 K = 6
@@ -175,9 +175,8 @@ def test_what_is_saved_says_the_same_when_it_is_loaded(tmp_path):
     again.save(tmp_path / "b")
 
 
-def changed(content, name, **values):
-    candidate = content["candidate"]
-    return content | {"digest": None, "candidate": candidate | {name: candidate[name] | values}}
+def changed(content, **values):
+    return content | {"digest": None, "candidate": content["candidate"] | values}
 
 
 @pytest.mark.parametrize(
@@ -187,12 +186,12 @@ def changed(content, name, **values):
         (lambda d: d | {"digest": None, "model": "x"}, "a file may not set 'model'"),
         (lambda d: d | {"digest": None, "format": 1}, "saved by another version of sen2pro; fit the confidence again"),
         (lambda d: d | {"digest": None, "hits": 1}, "hits"),
-        (lambda d: changed(d, "fitted", features=["os"]), "the features must be among first, gap"),
-        (lambda d: changed(d, "fitted", features=[]), "there must be features"),
-        (lambda d: changed(d, "fitted", spread=[]), "as many spreads as centres"),
-        (lambda d: changed(d, "fitted", numbers=[1.0]), "do not belong together"),
+        (lambda d: changed(d, features=["os"]), "the features must be among first, gap"),
+        (lambda d: changed(d, features=[]), "there must be features"),
+        (lambda d: changed(d, spread=[]), "as many spreads as centres"),
+        (lambda d: changed(d, numbers=[1.0]), "do not belong together"),
         (lambda d: d | {"digest": None, "report": d["report"] | {"gain": 1.0}}, "must have a gain"),
-        (lambda d: d | {"digest": None, "candidate": d["candidate"] | {"temperature": 0}}, "temperature"),
+        (lambda d: changed(d, temperature=0), "temperature"),
         (lambda d: d | {"digest": None, "testing": {"scores": [1], "labels": [2]}}, "labels"),
     ],
 )
@@ -265,9 +264,9 @@ def test_what_cannot_be_asked_is_refused_with_the_remedy(fitted):
 
 
 def test_the_best_with_the_distribution_adds_it_to_the_best_without():
-    hits = check_hits(SCORES, np.ones(40), np.ones(40), np.ones((40, 4)), np.ones(40))
+    hits = check_hits(SCORES, lengths=np.ones(40), votes=np.ones(40), variances=np.ones((40, 4)), agreement=np.ones(40))
     without, with_ = choose_both(hits, RIGHT[:, 0].astype(float))
-    base, features = without.fitted.fitted.features, with_.fitted.fitted.features
+    base, features = without.fitted.features, with_.fitted.features
     assert features[: len(base)] == base
     assert {"variances", "agreement"} & {*features}
 

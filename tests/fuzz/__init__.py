@@ -1,6 +1,6 @@
-"""A fuzzer: malformed files and arguments, each from a seed, and what the library makes of them.
+"""Malformed files and arguments: strategies of hypothesis, and what the library may make of them.
 
-`make fuzz` tries 100,000 cases; `make test` a few hundred. A case is a family, a seed and a number; to repeat one:
+`make fuzz` tries 100,000 cases; `make test` a thousand. Each family stands for itself, and a seed repeats its cases:
 
-    PYTHONPATH=tests .venv/bin/python -m fuzz --family parquet --case 123
+    PYTHONPATH=tests .venv/bin/python -m fuzz --family parquet --cases 5000 --seed 3
 """

@@ -1,5 +1,5 @@
 """Run the fuzzer from the command line."""
 
-from fuzz.run import main
+from fuzz.engine import main
 
 raise SystemExit(main())

@@ -5,39 +5,21 @@ import signal
 
 import numpy as np
 import pytest
+from hypothesis import strategies as st
 
-from fuzz.engine import CLEAR, FINE, NAN, PARTIAL, TRACEBACK, WRONG, Case, Family, Wrong, attempt, make
-from fuzz.run import Report, families, plan, run, run_here, tasks_of
+from fuzz.engine import CLEAR, FINE, NAN, PARTIAL, TRACEBACK, WRONG, Family, Wrong, elsewhere, explore, families, shares
 from sen2pro import Sen2ProError
 
 pytestmark = pytest.mark.slow
 
-SEED, CASES = 1, 1000
-SHARES = plan(CASES, {name: family.weight for name, family in families().items()})
+SHARES = shares(1000, families())
 
 
 @pytest.mark.parametrize("name", SHARES)
 def test_malformed_input_gives_a_clear_error_or_a_right_result(name):
-    tasks, report = tasks_of({name: SHARES[name]}), Report()
-    for task, outcome in zip(tasks, run_here(tasks, SEED), strict=True):
-        report.add(task, *outcome)
-    assert not report.failures, report.faults(SEED)
-    assert make(families()[name], SEED, 3).data == make(families()[name], SEED, 3).data  # a case can be repeated
-
-
-class Broken(Family):
-    """A family of a library with one fault."""
-
-    name, weight = "broken", 1
-
-    def __init__(self, fault):
-        self.fault = fault
-
-    def make(self, rng):
-        return Case(rng.randbytes(20))
-
-    def run(self, case, folder):
-        return self.fault(folder)
+    counts, failures = explore(families()[name], SHARES[name], seed=1)
+    assert not failures, "\n\n".join(failures)
+    assert counts.total()
 
 
 def clear(folder):
@@ -57,6 +39,10 @@ def hangs(folder):
         pass
 
 
+def broken(fault):
+    return Family("broken", 1, st.just(b""), lambda case, folder: fault(folder))
+
+
 @pytest.mark.parametrize(
     ("fault", "kind"),
     [
@@ -72,17 +58,21 @@ def hangs(folder):
 )
 def test_each_kind_of_failure_is_told_from_the_others(monkeypatch, fault, kind):
     monkeypatch.setattr("fuzz.engine.SECONDS", 1)
-    assert attempt(Broken(fault), Case()).kind == kind
+    counts, failures = explore(broken(fault), 3, seed=0)
+    assert (dict(counts), len(failures)) == ({kind: 1}, kind not in (FINE, CLEAR))
 
 
-def test_failures_are_counted_by_their_cause_and_a_killed_process_is_one_of_them():
-    known = {
-        "broken": Broken(lambda folder: 1 / 0), "fine": Broken(lambda folder: None),
-        "killer": Broken(lambda folder: os.kill(os.getpid(), signal.SIGKILL)),
-    }  # fmt: skip
-    report = run([(name, number) for name in ("killer", "fine", "broken") for number in (0, 1)], 0, known)
-    assert report.counts == {"killer": {TRACEBACK: 2}, "fine": {FINE: 2}, "broken": {TRACEBACK: 2}}
-    assert len(report.failures) == 2
-    assert "ZeroDivisionError in test_fuzz.py" in report.faults(0)
-    assert "--seed 0 --family 'broken' --case 0" in report.faults(0)
-    assert report.table().splitlines()[-1].split() == ["all", "6", "2", "0", "4", "0", "0", "0"]
+def test_the_smallest_case_of_each_cause_is_shown():
+    def fault(number, folder):
+        assert number < 1000
+        if number == 77:
+            raise Wrong("77")
+
+    counts, failures = explore(Family("numbers", 1, st.integers(0, 10**9), fault), 200, seed=0)
+    assert counts[TRACEBACK] == len(failures) - counts[WRONG] == 1
+    assert "case=1000" in " ".join(failures)
+
+
+def test_a_case_that_kills_its_process_is_a_failure_like_any_other():
+    counts, failures = elsewhere(broken(lambda folder: os.kill(os.getpid(), signal.SIGKILL)), 3, 0)
+    assert (counts, failures) == ({TRACEBACK: 1}, ["broken: the process was killed by b''"])

@@ -1,8 +1,7 @@
-"""The numbers that ship for the default model: curves over the cosine of pairs, and over the scores of search hits.
+"""The numbers that ship for the default model, and what gives an index its probabilities: these or a fitted confidence.
 
-`sen2pro_lab.training.default_confidence` fits those of pairs on the training part of STS-B, and
-`sen2pro_lab.training.default_search_confidence` those of hits. The shapes were chosen by leaving out one source at a
-time, since a default has to serve text that it has not seen. There the cosine alone did best.
+`comparison.py` says how the numbers of pairs are used. `sen2pro_lab.training.default_search_confidence` fits those of
+hits; their shape was chosen by leaving out one collection at a time.
 """
 
 from __future__ import annotations
@@ -12,11 +11,13 @@ from collections.abc import Sequence
 from functools import cache
 from math import exp
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from sen2pro.errors import Sen2ProError, Sen2ProWarning, short_repr
+from sen2pro.calibration.comparison import PairCurves
+from sen2pro.calibration.hits import SearchConfidence
+from sen2pro.errors import HeadMissing, Sen2ProError, Sen2ProWarning, short_repr
 from sen2pro.io import bundle
 from sen2pro.io.bundle import Config, Finite
 from sen2pro.signature import Signature
@@ -24,35 +25,8 @@ from sen2pro.validation import Array64, parse_fraction
 
 FOLDER, NAME = Path(__file__).parent, "defaults"
 SIGNATURE_FIELDS = ("hash", "pooling", "geometry", "whitening", "prompt")  # all that a cosine depends on
-HIGHEST_GRADE = 5.0  # of the scale of STS, which starts at 0
 DEPTH = 10  # hits that the shipped numbers look at
 LIKELY = 0.5  # least probability of an answer, where no precision is asked for
-_NEAREST = 0.003  # added to 1 - cosine, before its logarithm
-_MIDDLE = 0.75  # a cosine at which there are as many pairs of the same meaning as others
-Curve = tuple[Finite, Finite, Finite]  # coefficients of 1, cosine and -log(1 - cosine)
-
-
-class PairCurves(Config, frozen=True):
-    """Two logistic curves over the cosine of a pair, half the width of an interval, and a limit.
-
-    `equally_vague` is the largest difference of the logarithms of two data variances at which neither sentence is
-    called the vaguer one.
-    """
-
-    same_meaning: Curve
-    similarity: Curve
-    half_width: Finite
-    equally_vague: Finite
-
-    def probability(self, cosine: ArrayLike) -> Array64:
-        """Return the probability that two sentences mean the same (at least 4 of 5 on the scale of STS)."""
-        return _logistic(terms(cosine) @ np.array(self.same_meaning))
-
-    def grade(self, cosine: ArrayLike) -> tuple[Array64, Array64, Array64]:
-        """Return the similarity from 0 to 5, and the ends of its 90 % interval."""
-        middle = HIGHEST_GRADE * _logistic(terms(cosine) @ np.array(self.similarity))
-        low, high = (np.clip(middle + side * self.half_width, 0, HIGHEST_GRADE) for side in (-1, 1))
-        return np.asarray(middle), low, high
 
 
 class DefaultCalibration(Config, frozen=True):
@@ -71,11 +45,6 @@ class DefaultCalibration(Config, frozen=True):
     def depth(self) -> int:
         """Number of hits that it looks at."""
         return DEPTH
-
-    @property
-    def needs(self) -> tuple[str, ...]:
-        """Nothing beside the scores."""
-        return ()
 
     def probabilities(
         self, lists: Sequence[Sequence[float]], *, lengths: Array64 | None = None, variances: Array64 | None = None
@@ -127,16 +96,19 @@ def defaults() -> Defaults:
     return bundle.load(FOLDER, NAME, Defaults)[0]
 
 
-def terms(cosine: ArrayLike) -> Array64:
-    """Return 1, cosine and -log(1 - cosine) of each pair (n, 3): the last one tells near copies from the rest."""
-    c = np.asarray(cosine, np.float64)
-    return np.stack([np.ones_like(c), c, -np.log(np.maximum(1 - c, 0) + _NEAREST)], axis=-1)
+def check_comparison(signature: Signature, has_head: bool) -> None:
+    """Refuse a model that no numbers ship for, or that has no head for one pass."""
+    if misfits := defaults().misfits(signature) or ([] if has_head else ["no head for one pass"]):
+        raise HeadMissing(
+            f"a comparison in words comes with the default model only, and this one has {'; '.join(misfits)}. For "
+            "your own model, learn from labelled pairs: "
+            "sen2pro.calibration.MatchConfidence().fit(model, first, second, labels)"
+        )
 
 
 def default_slope(signature: Signature) -> float:
     """Return how fast the logit of a match rises with the cosine, by the numbers that ship; 0 for other models."""
-    _, of_cosine, of_logarithm = defaults().pairs.same_meaning
-    return 0.0 if defaults().misfits(signature) else of_cosine + of_logarithm / (1 - _MIDDLE + _NEAREST)
+    return 0.0 if defaults().misfits(signature) else defaults().pairs.slope
 
 
 def lead(scores: Sequence[float], floor: float) -> list[float]:
@@ -157,6 +129,64 @@ def lead(scores: Sequence[float], floor: float) -> list[float]:
     return [(DEPTH * score - total) / (DEPTH - 1) for score in scores]
 
 
-def _logistic(values: Array64) -> Array64:
-    """Return 1 / (1 + exp(-x)) without an overflow."""
-    return np.asarray((1 + np.tanh(values / 2)) / 2)
+class FittedCalibration:
+    """The probabilities of a `SearchConfidence`, for lists of any length; beyond its depth they are unknown."""
+
+    def __init__(self, confidence: SearchConfidence) -> None:
+        unknown = [name for name in confidence.needs if name not in ("lengths", "variances")]
+        if unknown:
+            raise Sen2ProError(
+                f"this confidence was fitted with {' and '.join(unknown)}, which an index does not know; fit it without"
+            )
+        self._confidence, self.depth = confidence, confidence.hits
+
+    def probabilities(
+        self, lists: Sequence[Sequence[float]], *, lengths: Array64 | None = None, variances: Array64 | None = None
+    ) -> list[list[float | None]]:
+        """Return P(right) of each hit of each query; the hits that a short list lacks count as its last."""
+        found: list[list[float | None]] = [[None] * len(scores) for scores in lists]
+        known = [number for number, scores in enumerate(lists) if len(scores)]
+        if not known:
+            return found
+        heads = [lists[number][: self.depth] for number in known]
+        filled = np.array([[*scores, *[scores[-1]] * (self.depth - len(scores))] for scores in heads])
+        given = {"lengths": lengths, "variances": variances}
+        extras: Any = {name: np.asarray(given[name])[known] for name in self._confidence.needs}
+        if "variances" in extras and (extras["variances"] <= 0).any():
+            raise Sen2ProError(
+                "this confidence was fitted with variances, but the index or the model has none; use a model with a "
+                "head, or a confidence that was fitted without variances"
+            )
+        each = self._confidence.probability_each(filled, **extras).tolist()
+        for number, scores, row in zip(known, heads, each, strict=True):
+            found[number][: len(scores)] = [None if p != p else p for p in row[: len(scores)]]  # NaN is unknown
+        return found
+
+    def threshold(self, precision: float | None, certainty: float) -> float:
+        """Return the threshold of a rule that keeps the precision; above 1, with a warning, if there is none."""
+        if precision is None:
+            return LIKELY
+        rule = self._confidence.abstain(precision, certainty)
+        return 2.0 if rule is None else rule.threshold
+
+
+Calibration = DefaultCalibration | FittedCalibration
+"""Turns the similarities of hits into probabilities."""
+
+
+def load_search_confidence(confidence: Any) -> SearchConfidence | None:
+    """Return the `SearchConfidence` that a user passed: a fitted one, or the folder of one."""
+    if isinstance(confidence, (str, Path)):
+        return SearchConfidence.load(confidence)
+    if confidence is not None and not isinstance(confidence, SearchConfidence):
+        raise Sen2ProError(
+            f"confidence is a fitted SearchConfidence or the folder of one, not {short_repr(confidence)}"
+        )
+    return confidence
+
+
+def calibration(confidence: SearchConfidence | None, signature: Signature, ranking: str) -> Calibration | None:
+    """Return a calibration: of a confidence, else the default one for this model and ranking; None if there is none."""
+    if confidence is not None:
+        return FittedCalibration(confidence)
+    return None if defaults().misfits(signature) else defaults().hits.get(ranking)

@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
 import msgspec
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sen2pro.calibration.confidence import Confidence, Examples, State, check_kinds, convert, held_out
-from sen2pro.calibration.defaults import LIKELY, DefaultCalibration, defaults
 from sen2pro.calibration.guarantee import Rule
-from sen2pro.calibration.hit_features import DISTRIBUTION, EXTRAS, FEWEST_HITS, Extras, Hits, check_hits, check_right
 from sen2pro.calibration.report import Report, compared
 from sen2pro.calibration.selection import (
     Candidate,
@@ -24,7 +22,7 @@ from sen2pro.calibration.selection import (
     Number,
     Spread,
     Table,
-    about_as_good,
+    better,
     choose,
     expit,
     fit,
@@ -32,15 +30,17 @@ from sen2pro.calibration.selection import (
     judged,
     losses,
 )
-from sen2pro.errors import Sen2ProError, short_repr
+from sen2pro.errors import Sen2ProError, first_line, short_repr
 from sen2pro.io import bundle
 from sen2pro.settings import CERTAINTY
-from sen2pro.signature import Signature
-from sen2pro.validation import Array64
+from sen2pro.validation import Array64, check_numbers
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
+FEWEST_HITS = 2
+DISTRIBUTION = ("variances", "agreement")  # what only a distribution gives
+EXTRAS = ("lengths", "votes", *DISTRIBUTION)
 # Features of the scores, from the simplest set to the largest: of candidates that are about as good, the first is
 # taken. Each starts with the first score.
 SETS = (
@@ -54,19 +54,143 @@ TEMPERATURES = (0.25, 0.5, 1.0, 2.0)  # of the softmax, in units of the usual sp
 Depth = Annotated[int, msgspec.Meta(ge=FEWEST_HITS, le=1_000_000)]
 
 
-class HitCandidate(bundle.Config, frozen=True):
-    """A fitted candidate, and the temperature of its features."""
+class Extras(TypedDict, total=False):
+    """What may be known of n queries beside the scores of their hits."""
 
-    temperature: Spread
-    fitted: FittedCandidate
+    lengths: ArrayLike | None
+    """Of the queries, in words for instance (n,)."""
+    votes: ArrayLike | None
+    """Share of the first hits that give the same answer as the first one (n,), where hits are examples of answers."""
+    variances: ArrayLike | None
+    """Total variances of the query (model, data), and perhaps of its first hit (model, data): (n, 2) or (n, 4)."""
+    agreement: ArrayLike | None
+    """Share of the first hits that come up again when the query is drawn from its distribution (n,)."""
 
-    def __post_init__(self) -> None:
-        if not {*self.fitted.features} <= {*OF_SCORES, *EXTRAS}:
-            raise ValueError(f"the features must be among {', '.join((*OF_SCORES, *EXTRAS))}")
 
-    def logits(self, hits: Hits) -> Array64:
+@dataclass(frozen=True, eq=False)
+class Hits:
+    """The scores of the first k hits of each query (n, k), in descending order, and what else is known (n, columns)."""
+
+    scores: Array64
+    extras: dict[str, Array64]
+
+    def __len__(self) -> int:
+        return len(self.scores)
+
+    def __getitem__(self, rows: Mask) -> Hits:
+        return Hits(self.scores[rows], {name: column[rows] for name, column in self.extras.items()})
+
+    @property
+    def spread(self) -> float:
+        """The usual spread of a list."""
+        return float(self.scores.std(axis=1).mean()) or 1.0
+
+    def table(self, features: Sequence[str], temperature: float) -> Table:
+        """Return some features of each list, with the softmax at a temperature.
+
+        >>> check_hits([[0.9, 0.4], [0.6, 0.5]]).table(("first", "gap"), 1.0).values.round(2)
+        array([[0.9, 0.5],
+               [0.6, 0.1]])
+        """
+        parts = {name: self._part(name, temperature) for name in features}
+        names = tuple(name for name, part in parts.items() for _ in range(part.shape[1]))
+        return Table(names, np.concatenate(list(parts.values()), axis=1), temperature)
+
+    def logits(self, fitted: FittedCandidate) -> Array64:
         """Return the log-odds (n,) that the first hit is right."""
-        return self.fitted.logits(hits.table(self.fitted.features, self.temperature))
+        return fitted.logits(self.table(fitted.features, fitted.temperature))
+
+    def _part(self, name: str, temperature: float) -> Array64:
+        s = self.scores
+        if name in EXTRAS:
+            if name not in self.extras:
+                raise Sen2ProError(f"this confidence was fitted with {name}; pass them again: {name}=...")
+            extra = self.extras[name]
+            return extra if name in ("agreement", "votes") else _logarithms(extra)
+        if name == "entropy":
+            return entropy(s, temperature)
+        if name == "sorted":
+            return s
+        summary = {"first": s[:, 0], "gap": s[:, 0] - s[:, 1], "mean": s.mean(axis=1), "spread": s.std(axis=1)}
+        return np.asarray(summary[name][:, None])
+
+
+def _logarithms(values: Array64) -> Array64:
+    """Return the logarithms of variances or lengths, and how far those of queries and of hits are apart."""
+    logs = np.log(values)
+    half = logs.shape[1] // 2  # of queries, then of hits: sentences that mean the same are equally uncertain
+    ratios = np.abs(logs[:, :half] - logs[:, half:]) if logs.shape[1] == 4 else logs[:, :0]
+    return np.concatenate([logs, ratios], axis=1)
+
+
+def entropy(scores: Array64, temperature: float) -> Array64:
+    """Return the entropy of the softmax of each list as a share of the greatest possible one (n, 1).
+
+    >>> entropy(np.array([[1.0, 1.0], [1.0, -99.0]]), 1.0).round(4).tolist()
+    [[1.0], [0.0]]
+    """
+    powers = np.exp((scores - scores.max(axis=1, keepdims=True)) / temperature)
+    p = powers / powers.sum(axis=1, keepdims=True)
+    terms = np.where(p > 0, p * np.log(np.maximum(p, 1e-300)), 0)
+    return np.asarray(-terms.sum(axis=1, keepdims=True) / np.log(scores.shape[1]))
+
+
+def check_hits(scores: Any, **extras: Unpack[Extras]) -> Hits:
+    """Return what a user says of the hits, checked.
+
+    >>> check_hits([[0.9, 0.4], [0.5, 0.6]])
+    Traceback (most recent call last):
+    sen2pro.errors.Sen2ProError: scores must be in descending order, but those of query 1 are not: [0.5, 0.6]
+    """
+    try:
+        s = check_numbers("scores", scores, np.float64, axes=("query", "hit"))
+    except Sen2ProError as error:
+        if "inhomogeneous" not in str(error):
+            raise
+        raise Sen2ProError("scores must have the same number of hits for every query; cut the longer lists") from None
+    if s.ndim != 2:
+        raise Sen2ProError(f"scores have the shape (queries, hits), not {s.shape}; of one query, give [scores]")
+    if s.shape[1] < FEWEST_HITS:
+        raise Sen2ProError(f"scores have {s.shape[1]} hits of each query; give at least {FEWEST_HITS}")
+    rising = (np.diff(s, axis=1) > 0).any(axis=1)
+    if rising.any():
+        row = int(rising.argmax())
+        some = [round(float(x), 4) for x in s[row, :5]]
+        raise Sen2ProError(f"scores must be in descending order, but those of query {row} are not: {some}")
+    given: dict[str, Any] = {**extras}
+    if unknown := given.keys() - {*EXTRAS}:
+        raise TypeError(f"unexpected keyword argument {min(unknown)!r}; there are {', '.join(EXTRAS)}")
+    return Hits(s, {name: _column(name, given[name], len(s)) for name in EXTRAS if given.get(name) is not None})
+
+
+def _column(name: str, values: Any, n: int) -> Array64:
+    array = check_numbers(name, values, np.float64, axes=("query", "column"))
+    array = array[:, None] if array.ndim == 1 else array
+    if array.ndim != 2 or len(array) != n:
+        raise Sen2ProError(f"{name} must have a row for each of the {n} queries, not the shape {np.shape(values)}")
+    if name in ("votes", "agreement"):
+        if ((array < 0) | (array > 1)).any():
+            raise Sen2ProError(f"{name} must be a share of the hits, from 0 to 1")
+    elif (array <= 0).any():
+        row = int((array <= 0).any(axis=1).argmax())
+        raise Sen2ProError(f"{name} must be above 0, but query {row} has 0 or less")
+    return array
+
+
+def check_right(right: Any, shape: tuple[int, int]) -> NDArray[np.bool_]:
+    """Return which hits are right: (n, k), or (n, 1) of labels for the first hit alone."""
+    try:
+        array = np.asarray(right)
+    except ValueError as error:
+        raise Sen2ProError(f"right cannot be read as an array: {first_line(error)}") from None
+    if array.shape not in (shape, shape[:1]):
+        raise Sen2ProError(
+            f"right has the shape {array.shape}; for scores of the shape {shape} it is {shape}, true where a hit is "
+            f"right, or {shape[:1]}, true where the first hit is"
+        )
+    if array.dtype.kind not in "biuf" or not np.isin(array, (0, 1)).all():
+        raise Sen2ProError("right must be true or false (or 1 and 0) for each hit; of grades, say array >= grade")
+    return array.astype(bool).reshape(len(array), -1)
 
 
 class LaterHits(bundle.Config, frozen=True):
@@ -102,9 +226,13 @@ class HitState(State, frozen=True):
     """
 
     hits: Depth
-    candidate: HitCandidate
+    candidate: FittedCandidate
     later: LaterHits | None
     depths: tuple[Number, ...]
+
+    def __post_init__(self) -> None:
+        if not {*self.candidate.features} <= {*OF_SCORES, *EXTRAS}:
+            raise ValueError(f"the features must be among {', '.join((*OF_SCORES, *EXTRAS))}")
 
 
 class SearchConfidence(Confidence[HitState]):
@@ -156,8 +284,10 @@ class SearchConfidence(Confidence[HitState]):
         check_kinds(y, "queries", ("a wrong first hit", "a right first hit"), useful=100)
         held = held_out(y, np.arange(len(y)), part, seed)
         rest, known, new = ~held, hits[~held], hits[held]
-        chosen = better(*choose_both(known, y[rest], seed), y[rest])
-        tested = chosen.fitted.logits(new)
+        chosen, with_ = choose_both(known, y[rest], seed)
+        if with_ is not None:
+            chosen = better(chosen, with_, y[rest], errors=1)
+        tested = new.logits(chosen.fitted)
         later, depths = None, np.empty(0)
         if labels.shape[1] > 1:
             table = _later_table(chosen.logits, known.scores, known.spread)
@@ -183,11 +313,11 @@ class SearchConfidence(Confidence[HitState]):
     @property
     def needs(self) -> tuple[str, ...]:
         """What `probability` needs beside the scores: some of lengths, votes, variances and agreement."""
-        return tuple(name for name in EXTRAS if name in self.state.candidate.fitted.features)
+        return tuple(name for name in EXTRAS if name in self.state.candidate.features)
 
     def probability(self, scores: ArrayLike, **extras: Unpack[Extras]) -> Array64:
         """Return P(the first hit is right) of each query (n,); what `needs` names must be passed again."""
-        return expit(self.state.candidate.logits(self._checked(scores, extras)))
+        return expit(self._checked(scores, extras).logits(self.state.candidate))
 
     def probability_each(self, scores: ArrayLike, **extras: Unpack[Extras]) -> Array64:
         """Return P(right) of each hit (n, k), whatever the others are.
@@ -195,7 +325,7 @@ class SearchConfidence(Confidence[HitState]):
         Where it was fitted on labels of the first hit alone, those of later hits are NaN.
         """
         hits, later = self._checked(scores, extras), self.state.later
-        first = self.state.candidate.logits(hits)
+        first = hits.logits(self.state.candidate)
         if later is None:
             return np.where(np.arange(self.hits) == 0, expit(first)[:, None], np.nan)
         return expit(np.concatenate([first[:, None], later.logits(first, hits.scores)], axis=1))
@@ -227,7 +357,7 @@ class SearchConfidence(Confidence[HitState]):
         if place > len(state.depths):
             return np.full(len(hits), self.hits + 1)
         bound = np.sort(state.depths)[place - 1]
-        cumulative = _cumulative(state.candidate.logits(hits), state.later, hits.scores)
+        cumulative = _cumulative(hits.logits(state.candidate), state.later, hits.scores)
         return 1 + np.asarray((cumulative[:, 1:-1] <= bound).sum(axis=1))
 
     def report(self) -> Report:
@@ -238,12 +368,11 @@ class SearchConfidence(Confidence[HitState]):
         if self.state.report is None and self._examples is not None:
             hits, y, seed = self._examples
 
-            def predict(some: Mask, others: Mask) -> tuple[Array64, Array64 | None]:
-                without, with_ = choose_both(hits[some], y[some], seed)
-                return without.fitted.logits(hits[others]), None if with_ is None else with_.fitted.logits(hits[others])
-
-            ways = judged(y, folds(y, seed=seed + 1), predict)
-            found = compared("queries", *ways, y, self.state.candidate.fitted.name)
+            ways = judged(
+                y, folds(y, seed=seed + 1), lambda rows: choose_both(hits[rows], y[rows], seed),
+                lambda fitted, rows: hits[rows].logits(fitted),
+            )  # fmt: skip
+            found = compared("queries", *ways, y, self.state.candidate.name)
             self._state = msgspec.structs.replace(self.state, report=found)
         return super().report()
 
@@ -297,23 +426,14 @@ def best_temperature(hits: Hits, y: Array64) -> float:
     return tried[int(np.argmin(costs))]
 
 
-@dataclass(frozen=True, eq=False)
-class ChosenHits:
-    """The candidate that was chosen, fitted on all rows, and the log-odds of the rows (n,) out of fold."""
-
-    fitted: HitCandidate
-    logits: Array64
-
-
-def choose_both(hits: Hits, y: Array64, seed: int = 0) -> tuple[ChosenHits, ChosenHits | None]:
+def choose_both(hits: Hits, y: Array64, seed: int = 0) -> tuple[Chosen, Chosen | None]:
     """Return the best without the distribution, and the best that adds it to that (None if there is none to add)."""
-    features, best = [*OF_SCORES, *hits.extras], best_temperature(hits, y)
+    features = [*OF_SCORES, *hits.extras]
     parts = [(held, hits.table(features, best_temperature(hits[~held], y[~held]))) for held in folds(y, seed=seed)]
-    table = hits.table(features, best)
+    table = hits.table(features, best_temperature(hits, y))
 
-    def best_of(sets: Sequence[tuple[str, ...]]) -> ChosenHits:
-        chosen: Chosen = choose([_candidate(each) for each in sets], table, parts, y)
-        return ChosenHits(HitCandidate(temperature=best, fitted=chosen.fitted), chosen.logits)
+    def best_of(sets: Sequence[tuple[str, ...]]) -> Chosen:
+        return choose([_candidate(each) for each in sets], table, parts, y)
 
     sets = list(SETS)
     for name in ("lengths", "votes"):
@@ -322,87 +442,4 @@ def choose_both(hits: Hits, y: Array64, seed: int = 0) -> tuple[ChosenHits, Chos
     without = best_of(sets)
     given = [name for name in DISTRIBUTION if name in hits.extras]
     added = [(name,) for name in given] + ([tuple(given)] if len(given) > 1 else [])
-    base = without.fitted.fitted.features
-    return without, best_of([(*base, *each) for each in added]) if added else None
-
-
-def better(without: ChosenHits, with_: ChosenHits | None, y: Array64) -> ChosenHits:
-    """Return the one with the distribution if it is better by more than one standard error, else the one without."""
-    if with_ is None or about_as_good(losses(without.logits, y) - losses(with_.logits, y)):
-        return without
-    return with_
-
-
-class FittedCalibration:
-    """The probabilities of a `SearchConfidence`, for lists of any length; beyond its depth they are unknown."""
-
-    def __init__(self, confidence: SearchConfidence) -> None:
-        unknown = [name for name in confidence.needs if name not in ("lengths", "variances")]
-        if unknown:
-            raise Sen2ProError(
-                f"this confidence was fitted with {' and '.join(unknown)}, which an index does not know; fit it without"
-            )
-        self._confidence = confidence
-
-    @property
-    def depth(self) -> int:
-        """Number of hits that it looks at."""
-        return self._confidence.hits
-
-    @property
-    def needs(self) -> tuple[str, ...]:
-        """What `probabilities` needs beside the scores: `lengths` and `variances`, or nothing."""
-        return self._confidence.needs
-
-    def probabilities(
-        self, lists: Sequence[Sequence[float]], *, lengths: Array64 | None = None, variances: Array64 | None = None
-    ) -> list[list[float | None]]:
-        """Return P(right) of each hit of each query; the hits that a short list lacks count as its last."""
-        found: list[list[float | None]] = [[None] * len(scores) for scores in lists]
-        known = [number for number, scores in enumerate(lists) if len(scores)]
-        if not known:
-            return found
-        filled = np.empty((len(known), self.depth))
-        for row, number in zip(filled, known, strict=True):
-            scores = lists[number][: self.depth]
-            row[: len(scores)], row[len(scores) :] = scores, scores[-1]
-        given = {"lengths": lengths, "variances": variances}
-        extras: Any = {name: np.asarray(given[name])[known] for name in self.needs}
-        if "variances" in extras and (extras["variances"] <= 0).any():
-            raise Sen2ProError(
-                "this confidence was fitted with variances, but the index or the model has none; use a model with a "
-                "head, or a confidence that was fitted without variances"
-            )
-        for number, row in zip(known, self._confidence.probability_each(filled, **extras).tolist(), strict=True):
-            count = min(len(lists[number]), self.depth)
-            found[number][:count] = [None if likely != likely else likely for likely in row[:count]]
-        return found
-
-    def threshold(self, precision: float | None, certainty: float) -> float:
-        """Return the threshold of a rule that keeps the precision; above 1, with a warning, if there is none."""
-        if precision is None:
-            return LIKELY
-        rule = self._confidence.abstain(precision, certainty)
-        return 2.0 if rule is None else rule.threshold
-
-
-Calibration = DefaultCalibration | FittedCalibration
-"""Turns the similarities of hits into probabilities."""
-
-
-def load_search_confidence(confidence: Any) -> SearchConfidence | None:
-    """Return the `SearchConfidence` that a user passed: a fitted one, or the folder of one."""
-    if isinstance(confidence, (str, Path)):
-        return SearchConfidence.load(confidence)
-    if confidence is not None and not isinstance(confidence, SearchConfidence):
-        raise Sen2ProError(
-            f"confidence is a fitted SearchConfidence or the folder of one, not {short_repr(confidence)}"
-        )
-    return confidence
-
-
-def calibration(confidence: SearchConfidence | None, signature: Signature, ranking: str) -> Calibration | None:
-    """Return a calibration: of a confidence, else the default one for this model and ranking; None if there is none."""
-    if confidence is not None:
-        return FittedCalibration(confidence)
-    return None if defaults().misfits(signature) else defaults().hits.get(ranking)
+    return without, best_of([(*without.fitted.features, *each) for each in added]) if added else None

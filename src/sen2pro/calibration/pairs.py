@@ -13,10 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sen2pro.calibration import report as reports
-from sen2pro.calibration.confidence import Confidence, Examples, State, check_kinds, held_out
+from sen2pro.calibration.confidence import Confidence, Examples, State, held_out, match_labels
 from sen2pro.calibration.defaults import default_slope
 from sen2pro.calibration.guarantee import Rule
-from sen2pro.calibration.pair_features import PLAIN, far_pairs, names, pair_features
 from sen2pro.calibration.selection import (
     Candidate,
     Chosen,
@@ -26,21 +25,24 @@ from sen2pro.calibration.selection import (
     Shape,
     Spread,
     Table,
+    better,
     choose,
     expit,
     folds,
     judged,
     logistic,
-    losses,
 )
-from sen2pro.errors import Sen2ProError, Sen2ProWarning, short_repr
+from sen2pro.distances import distance_pairwise
+from sen2pro.errors import Sen2ProError, Sen2ProWarning
 from sen2pro.estimation.encoded import Encoded
-from sen2pro.gaussian import Gaussian
+from sen2pro.gaussian import Gaussian, is_far
 from sen2pro.io.atomic import check_path
 from sen2pro.settings import CERTAINTY
 from sen2pro.signature import MATTERS, Signature
-from sen2pro.validation import Array64, as_list, check_sentences, parse_fraction
+from sen2pro.validation import Array, Array64, check_sentences
 
+PLAIN = ("cosine", "length", "length difference")  # features that need no distribution
+_FLOOR = 1e-12  # of a variance, before its logarithm
 TITLES = {
     "platt": "Platt, cosine", "isotonic": "isotonic, cosine", "beta": "beta, cosine",
     "lengths": "logistic, cosine and lengths", "distribution": "logistic, with the distribution",
@@ -88,7 +90,7 @@ class Matches:
 
 
 class PairState(State, frozen=True):
-    """All that a `MatchConfidence` has learned: `judged` are log-odds of all pairs, out of fold."""
+    """All that a `MatchConfidence` has learned: `judged` are all pairs with their probabilities out of fold."""
 
     match_from: float | None
     signature: Signature
@@ -148,7 +150,7 @@ class MatchConfidence(Confidence[PairState]):
             1 for a match, else 0; or grades, where `match_from` says which are a match.
         """
         seed, part = self._check_settings()
-        y = _checked_labels(labels, self.match_from)
+        y = match_labels(labels, self.match_from)
         left, right = _encoded(model, first, second)
         table, far = pair_features(left, right), far_pairs(left, right)
         if len(far) != len(y):
@@ -156,40 +158,32 @@ class MatchConfidence(Confidence[PairState]):
         _warn_of_uncovered(far, ", and a promise is for the others (but see uncovered=True)")
         texts = None if isinstance(first, Encoded) or isinstance(second, Encoded) else (first, second)
         groups = _groups(texts, table)
-        repeated = int(len(groups) - len(np.unique(groups)))
-        if repeated:
-            warnings.warn(
-                f"{repeated} of {len(groups)} pairs are repeated; all copies of a pair are kept on one side of every "
-                "split, and count once for a promise",
-                Sen2ProWarning,
-                stacklevel=2,
-            )
-        held = held_out(y, groups, part, seed)
-        rest, slope = ~held, default_slope(model.signature())
-        both = choose_both(table[rest], y[rest], groups[rest], slope, seed)
-        chosen = better(*both, y[rest])
-        logits, tested = chosen.logits, chosen.fitted.logits(table[held])
-        level = _level(np.r_[logits, tested], np.r_[y[rest], y[held]])
+        repeated = _count_repeated(groups)
+        held, slope = held_out(y, groups, part, seed), default_slope(model.signature())
+
+        def both(rows: Mask) -> tuple[Chosen, Chosen]:
+            of_rows = table[rows], y[rows], groups[rows], slope, seed
+            return choose_among(WITHOUT, *of_rows), choose_among(WITH, *of_rows)
+
+        without, with_ = both(~held)
+        chosen = better(without, with_, y[~held], errors=0)  # the distribution costs nothing to take along
+        tested = chosen.fitted.logits(table[held])
+        level = _level(np.r_[chosen.logits, tested], np.r_[y[~held], y[held]])
+        ways = judged(y, folds(y, groups, seed + 1), both, lambda fitted, rows: fitted.logits(table[rows]))
         once = np.unique(groups[held], return_index=True)[1]
-
-        def predict(some: Mask, others: Mask) -> tuple[Array64, Array64]:
-            ways = choose_both(table[some], y[some], groups[some], slope, seed)
-            first, second = (way.fitted.logits(table[others]) for way in ways)
-            return first, second
-
-        without, with_ = judged(y, folds(y, groups, seed + 1), predict)
-        report = reports.compared("pairs", without, with_, y, TITLES[chosen.fitted.name], repeated)
-        planning = Examples.of(_at_level(logits, level), y[rest], far[rest])
-        testing = Examples.of(_at_level(tested, level)[once], y[held][once], far[held][once])
         self._model, self._state = (
             model,
             PairState(
-                **self._common(planning, testing, report),
+                **self._common(
+                    Examples.of(_at_level(chosen.logits, level), y[~held], far[~held]),
+                    Examples.of(_at_level(tested, level)[once], y[held][once], far[held][once]),
+                    reports.compared("pairs", *ways, y, TITLES[chosen.fitted.name], repeated),
+                ),
                 match_from=self.match_from,
                 signature=model.signature(),
                 candidate=chosen.fitted,
                 level=level,
-                judged=Examples.of(without if with_ is None or chosen is both[0] else with_, y),
+                judged=Examples.of(expit(ways[0] if chosen is without or ways[1] is None else ways[1]), y),
                 digests=texts and tuple(sorted(set(map(pair_digest, *texts)))),
             ),
         )
@@ -259,13 +253,9 @@ class MatchConfidence(Confidence[PairState]):
         reports.plot(*self.state.judged.arrays(), check_path(path))
 
     @classmethod
-    def load(cls, folder: str | Path, model: Model | None = None) -> MatchConfidence:
-        """Read what `save` wrote; `model` is the one it was fitted with, by default the package's own in one pass."""
+    def load(cls, folder: str | Path, model: Model) -> MatchConfidence:
+        """Read what `save` wrote; `model` is the one it was fitted with."""
         found = cls._read(folder)
-        if model is None:
-            from sen2pro import Sen2Pro
-
-            model = Sen2Pro(method="one-pass")
         found.match_from, found._model = found.state.match_from, model
         _check_signature(found.signature, model.signature())
         candidate, known = found.state.candidate, names(model.sources)
@@ -285,6 +275,46 @@ class MatchConfidence(Confidence[PairState]):
         return _at_level(logits, state.level), far_pairs(left, right)
 
 
+def names(sources: Sequence[str]) -> tuple[str, ...]:
+    """Return the names of the features of a pair, those without a distribution first.
+
+    >>> names(["data"])
+    ('cosine', 'length', 'length difference', 'distance', 'mean cosine', 'data total', 'data ratio', 'data product')
+    """
+    of_source = [f"{source} {name}" for source in sources for name in ("total", "ratio", "product")]
+    return (*PLAIN, "distance", "mean cosine", *of_source)
+
+
+def pair_features(a: Encoded, b: Encoded) -> Table:
+    """Return the features of each pair, by `names`; a pair and its reverse have the same.
+
+    Of each source of uncertainty: *total* is the logarithm of the sum of both total variances, *ratio* the size of the
+    logarithm of their ratio (sentences that mean the same are about equally vague), and *product* the logarithm of the
+    variance of the dot product, by the delta method.
+    """
+    lengths = np.log(np.maximum([a.words, b.words], 1))
+    distance = distance_pairwise(a.gaussian, b.gaussian).astype(np.float64)
+    columns = [_cosine(a.plain, b.plain), lengths.sum(axis=0), np.abs(lengths[0] - lengths[1])]
+    columns += [distance, _cosine(a.gaussian.mean, b.gaussian.mean)]
+    for source in a.parts:
+        x, y = a.parts[source], b.parts[source]
+        total_x, total_y = (np.maximum(part.total_variance, _FLOOR) for part in (x, y))
+        product = (x.mean.astype(np.float64) ** 2 * y.variance + y.mean.astype(np.float64) ** 2 * x.variance).sum(-1)
+        columns += [np.log(total_x + total_y), np.abs(np.log(total_x / total_y)), np.log(np.maximum(product, _FLOOR))]
+    return Table(names(list(a.parts)), np.stack(columns, axis=-1))
+
+
+def _cosine(x: Array, y: Array) -> Array64:
+    x_, y_ = (side.astype(np.float64) for side in (x, y))
+    norms = np.linalg.norm(x_, axis=-1) * np.linalg.norm(y_, axis=-1)
+    return np.asarray((x_ * y_).sum(axis=-1) / np.maximum(norms, _FLOOR))
+
+
+def far_pairs(left: Encoded, right: Encoded) -> Mask:
+    """Tell which pairs (n,) have a sentence that the head does not know."""
+    return is_far(left.gaussian) | is_far(right.gaussian)
+
+
 def candidate(name: str, features: tuple[str, ...], n: int, slope: float) -> Candidate:
     """Return a candidate for n pairs with some features, whose coefficient of the cosine is drawn to a slope."""
     used = {"lengths": PLAIN, "distribution": features}.get(name, PLAIN[:1])
@@ -300,20 +330,6 @@ def choose_among(
     n, parts = len(labels), [(held, table) for held in folds(labels, groups, seed)]
     tried = [name for name in wanted if n >= _FEW or _SHAPES[name] not in ("beta", "isotonic") or len(wanted) == 1]
     return choose([candidate(name, table.names, n, slope) for name in tried], table, parts, labels)
-
-
-def choose_both(
-    table: Table, labels: Array64, groups: NDArray[np.int64], slope: float, seed: int = 0
-) -> tuple[Chosen, Chosen]:
-    """Return the best without the distribution, and the best with it."""
-    without, with_ = (choose_among(wanted, table, labels, groups, slope, seed) for wanted in (WITHOUT, WITH))
-    return without, with_
-
-
-def better(without: Chosen, with_: Chosen, labels: Array64) -> Chosen:
-    """Return the one with the smaller log-loss out of fold: the distribution costs nothing to take along."""
-    gain = losses(without.logits, labels) - losses(with_.logits, labels)
-    return with_ if gain.mean() > 0 else without
 
 
 def _level(logits: Array64, labels: Array64) -> tuple[float, float]:
@@ -359,6 +375,19 @@ def _groups(texts: tuple[Sequence[str], Sequence[str]] | None, table: Table) -> 
     return np.array([numbers.setdefault(key, len(numbers)) for key in keys])
 
 
+def _count_repeated(groups: NDArray[np.int64]) -> int:
+    """Return how many pairs came before, with a warning if there are any."""
+    repeated = len(groups) - len(np.unique(groups))
+    if repeated:
+        warnings.warn(
+            f"{repeated} of {len(groups)} pairs are repeated; all copies of a pair are kept on one side of every "
+            "split, and count once for a promise",
+            Sen2ProWarning,
+            stacklevel=3,
+        )
+    return repeated
+
+
 def _encoded(model: Model, a: Any, b: Any) -> tuple[Encoded, Encoded]:
     """Return both sides of some pairs encoded, each sentence once."""
     if not isinstance(model, Model):
@@ -384,30 +413,6 @@ def _encoded(model: Model, a: Any, b: Any) -> tuple[Encoded, Encoded]:
     if len(found[0]) != len(found[1]) or not len(found[0]):
         raise Sen2ProError(f"pairs take two lists of one length, not of {len(found[0])} and {len(found[1])}")
     return found
-
-
-def _checked_labels(labels: Any, match_from: float | None) -> Array64:
-    values = np.asarray(as_list(labels, "a list of labels"))
-    if values.ndim != 1:
-        raise Sen2ProError(f"labels must be a list of numbers, not of shape {values.shape}")
-    if values.dtype.kind not in "biuf" or not np.isfinite(values).all():
-        raise Sen2ProError(f"labels must be numbers: 1 for a match and 0 for none, not {short_repr(values[0].item())}")
-    if match_from is not None:
-        if parse_fraction(match_from) is None and not (
-            isinstance(match_from, (int, float)) and np.isfinite(match_from)
-        ):
-            raise Sen2ProError(f"match_from must be a number, not {short_repr(match_from)}")
-        y = (values >= match_from).astype(np.float64)
-    else:
-        kinds = np.unique(values)
-        if not np.isin(kinds, (0, 1)).all():
-            raise Sen2ProError(
-                f"labels must be 1 (a match) and 0, but there are {len(kinds)} kinds: {short_repr(kinds.tolist())}. "
-                "If they are grades, say from which grade on they are a match, for instance match_from=4"
-            )
-        y = values.astype(np.float64)
-    check_kinds(y, "pairs", ("no match", "match"), useful=50)
-    return y
 
 
 def _check_signature(fitted: Signature, given: Signature) -> None:

@@ -1,14 +1,16 @@
-"""How good a confidence is: the best choice without the distribution beside the best one with it."""
+"""How good probabilities are: those of a confidence, with and without the distribution, and those of a classifier."""
 
 from __future__ import annotations
 
+import reprlib
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
-from sen2pro.calibration.measures import calibration_error, interval
 from sen2pro.calibration.selection import Number, expit, losses
 from sen2pro.errors import Sen2ProError
 from sen2pro.io.bundle import Config, Count
@@ -18,6 +20,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+BINS = 15
+ANSWERED = 0.8  # the share of texts that a classifier answers, those that it is surest of
+_TOLERANCE = 0.01  # of a sum of probabilities: some are rounded
+_SMALLEST = 1e-15  # a probability of 0 for what happened would cost infinitely much
 BLUE, GREY = "#2a6f97", "#adb5bd"
 RESAMPLES = 2000
 FEWEST = 6  # examples: with fewer, no resampling can tell anything from chance
@@ -76,20 +82,73 @@ class Report(Config, frozen=True):
         return "\n".join([*lines, f"{last}; in use: {self.chosen}"])
 
 
+@dataclass(frozen=True)
+class Scores:
+    """How good the probabilities of a classifier are on n texts; log-loss is in nats."""
+
+    accuracy: float
+    log_loss: float
+    calibration_error: float
+    accuracy_of_answered: float  # if only the 80 % are answered that the classifier is surest of
+    n: int
+
+
+def evaluate(probabilities: ArrayLike, truth: ArrayLike) -> Scores:
+    """Return how good probabilities (n, classes) are, given the true class numbers (n,).
+
+    >>> evaluate([[0.9, 0.1], [0.2, 0.8]], [0, 0]).accuracy
+    0.5
+    """
+    p, y = _checked(probabilities, truth)
+    confidence, right = p.max(axis=1), p.argmax(axis=1) == y
+    surest = np.argsort(-confidence, kind="stable")[: max(1, round(ANSWERED * len(y)))]  # the first of equal ones
+    return Scores(
+        accuracy=float(right.mean()),
+        log_loss=float(-np.log(np.maximum(p[np.arange(len(y)), y], _SMALLEST)).mean()),
+        calibration_error=calibration_error(confidence, right),
+        accuracy_of_answered=float(right[surest].mean()),
+        n=len(y),
+    )
+
+
+def _checked(probabilities: ArrayLike, truth: ArrayLike) -> tuple[Array64, NDArray[Any]]:
+    p, y = np.asarray(probabilities, np.float64), np.asarray(truth)
+    if p.ndim != 2 or y.shape != p.shape[:1] or not len(y):
+        raise Sen2ProError(f"probabilities (n, classes) and class numbers (n,) do not fit: {p.shape} and {y.shape}")
+    if not np.issubdtype(y.dtype, np.integer) or y.min() < 0 or y.max() >= p.shape[1]:
+        numbers = f"class numbers, whole numbers from 0 to {p.shape[1] - 1} that say which column is the true one"
+        raise Sen2ProError(f"the truth is given in {numbers}, not {reprlib.repr(y.tolist())}")
+    wrong = ~((p >= 0) & (p <= 1)).all(axis=1) | (np.abs(p.sum(axis=1) - 1) > _TOLERANCE)  # NaN is wrong, too
+    if wrong.any():
+        row = int(wrong.argmax())
+        told = f"row {row} is no distribution over the classes: {reprlib.repr(p[row].tolist())}"
+        raise Sen2ProError(f"{told}; probabilities lie between 0 and 1 and sum to 1 (of logits, take the softmax)")
+    return p, y
+
+
+def calibration_error(confidence: Array64, right: NDArray[np.bool_], bins: int = BINS) -> float:
+    """Return the expected calibration error: how far confidence and accuracy (n,) are apart, over bins of equal width.
+
+    Each bin counts with its share of the rows. An answer of 0.9 that is right half of the time is 0.4 off:
+
+    >>> round(calibration_error(np.array([0.9, 0.9]), np.array([True, False])), 4)
+    0.4
+    """
+    place = np.searchsorted(np.linspace(0, 1, bins + 1), confidence, side="left") - 1  # on an edge: the bin below
+    said, came_true = (np.bincount(place.clip(0, bins - 1), values, bins) for values in (confidence, right))
+    return float(np.abs(said - came_true).sum() / len(right))
+
+
 def measured(logits: Array64, labels: Array64) -> Line:
     """Return the measures of log-odds (n,)."""
     from sklearn.metrics import roc_auc_score
 
+    p = expit(logits)
     return Line(
         log_loss=float(losses(logits, labels).mean()),
         auroc=float(roc_auc_score(labels, logits)),
-        calibration_error=calibration_error(two_columns(expit(logits)), labels.astype(np.int64)),
+        calibration_error=calibration_error(np.maximum(p, 1 - p), (p > 0.5) == (labels == 1)),
     )
-
-
-def two_columns(probabilities: Array64) -> Array64:
-    """Return the probabilities of no and yes (n, 2), as `calibration_error` takes them."""
-    return np.stack([1 - probabilities, probabilities], axis=1)
 
 
 def compared(
@@ -138,17 +197,20 @@ def panels(count: int, width: float = 7, height: float = 4) -> tuple[Figure, lis
     return figure, every
 
 
-def plot(logits: Array64, labels: Array64, path: str | Path) -> None:
+def plot(predicted: Array64, labels: Array64, path: str | Path) -> None:
     """Draw the share of matches against the predicted probability, and how often each probability was predicted."""
+    from scipy.stats import binomtest
+
     figure, (axes, counts) = panels(2, 5, 4)
-    predicted = expit(logits)
     edges = np.linspace(0, 1, 11).tolist()
     bins = [mask for low in edges[:-1] if (mask := (predicted >= low) & (predicted < low + 0.1)).any()]
     mean = [float(predicted[mask].mean()) for mask in bins]
     share = [float(labels[mask].mean()) for mask in bins]
-    ends = np.array([interval(y, int(mask.sum())) for y, mask in zip(share, bins, strict=True)]).T
+    ends = np.array(
+        [binomtest(int(labels[mask].sum()), int(mask.sum())).proportion_ci(method="wilson") for mask in bins]
+    )
     axes.plot([0, 1], [0, 1], color=GREY, linestyle="--", label="perfectly calibrated")
-    axes.errorbar(mean, share, yerr=np.abs(ends - share), color=BLUE, marker="o", label="out of fold, 95 %")
+    axes.errorbar(mean, share, yerr=np.abs(ends.T - share), color=BLUE, marker="o", label="out of fold, 95 %")
     axes.set_ylabel("share of pairs that are a match")
     kinds = [predicted[labels == 0], predicted[labels == 1]]
     counts.hist(kinds, bins=edges, stacked=True, color=[GREY, BLUE], label=["no", "match"])

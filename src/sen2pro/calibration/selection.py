@@ -7,7 +7,7 @@ confidences have their own list.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 
 import numpy as np
@@ -29,13 +29,14 @@ _LAST_STEP = 1e-5  # a step so small is the last
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """Features of n examples, (n, f). Several columns may share a name."""
+    """Features of n examples, (n, f). Several columns may share a name; `temperature` is that of a softmax in them."""
 
     names: tuple[str, ...]
     values: Array64
+    temperature: float = 1.0
 
     def __getitem__(self, rows: Mask) -> Table:
-        return Table(self.names, self.values[rows])
+        return replace(self, values=self.values[rows])
 
     def columns(self, wanted: Sequence[str]) -> Array64:
         """Return the columns of some features, in the order of `wanted`.
@@ -78,6 +79,7 @@ class FittedCandidate(Config, frozen=True):
     centre: tuple[Number, ...]
     spread: tuple[Spread, ...]
     numbers: tuple[Number, ...]
+    temperature: Spread = 1.0
 
     def __post_init__(self) -> None:
         width = len(self.centre)
@@ -151,7 +153,7 @@ def fit(candidate: Candidate, table: Table, labels: Array64, strength: float) ->
     centres, spreads, found = (tuple(each.tolist()) for each in (centre, spread, numbers))
     return FittedCandidate(
         name=candidate.name, features=candidate.features, shape=candidate.shape, strength=strength, centre=centres,
-        spread=spreads, numbers=found,
+        spread=spreads, numbers=found, temperature=table.temperature,
     )  # fmt: skip
 
 
@@ -240,28 +242,32 @@ def choose(candidates: Sequence[Candidate], table: Table, parts: Sequence[HeldOu
         best_of_each.append((strength, tried[strength]))
     costs = [losses(logits, labels) for _, logits in best_of_each]
     best = min(costs, key=lambda cost: float(cost.mean()))
-    number = next(i for i, cost in enumerate(costs) if about_as_good(cost - best))
+    number = next(i for i, cost in enumerate(costs) if (cost - best).mean() <= (cost - best).std() / np.sqrt(len(best)))
     strength, logits = best_of_each[number]
     return Chosen(fit(candidates[number], table, labels, strength), logits)
 
 
-def about_as_good(excess: Array64) -> bool:
-    """Tell whether losses exceed others (n,) by at most one standard error."""
-    return bool(excess.mean() <= excess.std() / np.sqrt(len(excess)))
+def better(without: Chosen, with_: Chosen, labels: Array64, errors: float) -> Chosen:
+    """Return the choice with the distribution if its gain in log-loss exceeds this many standard errors."""
+    gain = losses(without.logits, labels) - losses(with_.logits, labels)
+    return with_ if gain.mean() > errors * gain.std() / np.sqrt(len(gain)) else without
 
 
 def judged(
-    labels: Array64, masks: Sequence[Mask], predict: Callable[[Mask, Mask], tuple[Array64, Array64 | None]]
+    labels: Array64,
+    masks: Sequence[Mask],
+    choose_both: Callable[[Mask], tuple[Chosen, Chosen | None]],
+    logits: Callable[[FittedCandidate, Mask], Array64],
 ) -> tuple[Array64, Array64 | None]:
-    """Return the log-odds (n,) of two ways by nested cross-validation: each row by a choice made without its fold.
+    """Return the log-odds (n,) of two choices by nested cross-validation: each row by choices made without its fold.
 
-    `predict(rows, others)` chooses and fits on some rows, and returns the log-odds of others; the second way may be
-    missing.
+    `choose_both(rows)` chooses and fits on some rows, and `logits(fitted, rows)` predicts others. The second choice may
+    be missing.
     """
-    found = np.empty((2, len(labels)))
-    second = None
+    found = np.full((2, len(labels)), np.nan)
     for held in masks:
         rest = ~held if len(np.unique(labels[~held])) > 1 else np.ones(len(labels), bool)
-        found[0][held], second = predict(rest, held)
-        found[1][held] = np.nan if second is None else second
-    return found[0], None if second is None else found[1]
+        for row, chosen in zip(found, choose_both(rest), strict=True):
+            if chosen is not None:
+                row[held] = logits(chosen.fitted, held)
+    return found[0], None if np.isnan(found[1]).any() else found[1]

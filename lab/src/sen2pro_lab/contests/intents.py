@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sen2pro.calibration.hit_features import check_hits
+from sen2pro.calibration.hits import check_hits
 from sen2pro.errors import Sen2ProError
 from sen2pro.validation import Array
 from sen2pro_lab.contests.intent_router import by_intent, votes
@@ -70,7 +70,8 @@ def asked(lab: Lab, examples: Requests, requests: Requests) -> Asked:
     drawn = draws(lab.join(parts), similar)
     lengths = [len(text.split()) for text in requests.texts]
     voted = votes(similarities, numbers, intents[:, 0], np.bincount(numbers)[intents[:, 0]])
-    hits = check_hits(scores, lengths, voted, np.maximum(variances, 1e-12), drawn.pop("agreement"))
+    variances = np.maximum(variances, 1e-12)
+    hits = check_hits(scores, lengths=lengths, votes=voted, variances=variances, agreement=drawn.pop("agreement"))
     right: NDArray[np.bool_] = names[intents] == np.array(requests.labels)[:, None]
     return Asked(hits, right, **drawn, examples=-np.sort(-similarities.astype(np.float64), axis=1)[:, :DEPTH])
 

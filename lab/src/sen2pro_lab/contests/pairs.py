@@ -10,10 +10,8 @@ import numpy as np
 from scipy.special import expit
 
 from sen2pro.calibration.defaults import default_slope
-from sen2pro.calibration.measures import calibration_error
-from sen2pro.calibration.pair_features import pair_features
-from sen2pro.calibration.pairs import TITLES, WITH, WITHOUT, choose_among
-from sen2pro.calibration.report import measured, two_columns
+from sen2pro.calibration.pairs import TITLES, WITH, WITHOUT, choose_among, pair_features
+from sen2pro.calibration.report import calibration_error, measured
 from sen2pro.calibration.selection import Table, losses
 from sen2pro.errors import Sen2ProError
 from sen2pro.estimation.encoded import Encoded
@@ -142,11 +140,11 @@ def _measures(logits: Array64, labels: Array64) -> dict[str, float]:
 
 def _calibration_interval(p: Array64, labels: Array64) -> tuple[float, float]:
     """Return the middle 95 % of the calibration error over resampled pairs; resampling makes it larger, never less."""
-    rng = np.random.default_rng(0)
+    rng, confidence, right = np.random.default_rng(0), np.maximum(p, 1 - p), (p > 0.5) == (labels == 1)
     found = []
     for _ in range(_RESAMPLES):
         drawn = rng.integers(len(p), size=len(p))
-        found.append(calibration_error(two_columns(p[drawn]), labels[drawn].astype(np.int64)))
+        found.append(calibration_error(confidence[drawn], right[drawn]))
     low, high = np.percentile(found, [2.5, 97.5])
     return float(low), float(high)
 

@@ -9,8 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sen2pro.calibration.hit_features import check_hits
-from sen2pro.calibration.hits import SearchConfidence
+from sen2pro.calibration.hits import SearchConfidence, check_hits
 from sen2pro.calibration.selection import folds
 from sen2pro.errors import Sen2ProError, Sen2ProWarning
 from sen2pro.validation import Array
@@ -97,8 +96,8 @@ def asked(lab: Lab, name: str, seed: int) -> Asked:
     variances = np.stack([*totals[:2], *(total[first] for total in totals[2:])], axis=1)
     drawn = draws(lab.join(parts), score, seed)
     hits = check_hits(
-        np.take_along_axis(scores, order, axis=1), [len(query.split()) for query in queries], None,
-        np.maximum(variances, 1e-12), drawn.pop("agreement"),
+        np.take_along_axis(scores, order, axis=1), lengths=[len(query.split()) for query in queries],
+        variances=np.maximum(variances, 1e-12), agreement=drawn.pop("agreement"),
     )  # fmt: skip
     right = np.take_along_axis(relevant & ~removed, order, axis=1)
     return Asked(hits, right, **drawn)

@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from sen2pro.calibration.hit_features import Hits
-from sen2pro.calibration.hits import better, choose_both
-from sen2pro.calibration.selection import Candidate, Table, fit
+from sen2pro.calibration.hits import Hits, choose_both
+from sen2pro.calibration.selection import Candidate, Table, better, fit
 from sen2pro.gaussian import Gaussian
 from sen2pro.validation import Array, Array64
 from sen2pro_lab.metrics.abstention import auroc, calibration, nauc, risk_coverage_area, share_answered
@@ -104,10 +103,11 @@ def _top(scores: Array) -> NDArray[np.bool_]:
 def answer(fitting: Asked, judging: Asked) -> Trial:
     """Fit every way on some queries and ask it about others."""
     trial, y = Trial(judging.y), fitting.y
-    ours = choose_both(fitting.hits, y)
-    for name, chosen in zip(OURS, (*ours, better(*ours, y)), strict=True):
+    without, with_ = choose_both(fitting.hits, y)
+    best = without if with_ is None else better(without, with_, y, errors=1)
+    for name, chosen in zip(OURS, (without, with_, best), strict=True):
         if chosen is not None:
-            trial.probability[name] = expit(chosen.fitted.logits(judging.hits))
+            trial.probability[name] = expit(judging.hits.logits(chosen.fitted))
     trial.probability |= _calibrated(fitting.hits.scores[:, :1], y, judging.hits.scores[:, :1])
     trial.confidence |= trial.probability
     lists = {"": (fitting.hits.scores, judging.hits.scores)}

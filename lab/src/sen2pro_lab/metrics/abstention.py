@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.integrate import trapezoid
 
-from sen2pro.calibration.measures import BINS
+from sen2pro.calibration.report import BINS
 from sen2pro.validation import Array64
 from sen2pro_lab.metrics.bootstrap import Statistic
 

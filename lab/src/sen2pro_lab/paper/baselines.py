@@ -10,7 +10,6 @@ import numpy as np
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold, cross_val_predict
 
-from sen2pro.calibration.measures import accuracy, log_loss
 from sen2pro.sampling.edits import edit
 from sen2pro.validation import Array, Array64, Labels
 
@@ -43,8 +42,17 @@ def logistic_regression(
     else:
         truth = validation[1]
         predicted = [each.fit(vectors, labels).predict_proba(validation[0]) for each in models]
-    merits = [(-accuracy(p, truth), log_loss(p, truth)) for p in predicted]
+    merits = [(-float((p.argmax(axis=1) == truth).mean()), float(losses(p, truth).mean())) for p in predicted]
     return models[merits.index(min(merits))].fit(vectors, labels)
+
+
+def losses(probabilities: Array64, truth: Labels) -> Array64:
+    """Return -log p(true class) of each row (n,), in nats.
+
+    >>> losses(np.array([[0.5, 0.5], [0.25, 0.75]]), np.array([0, 0])).round(4).tolist()
+    [0.6931, 1.3863]
+    """
+    return np.asarray(-np.log(np.maximum(probabilities[np.arange(len(truth)), truth], 1e-15)))
 
 
 def setfit_name() -> str:

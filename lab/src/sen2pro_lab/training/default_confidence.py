@@ -16,8 +16,9 @@ from scipy.optimize import curve_fit
 from scipy.special import expit
 
 from sen2pro import Sen2Pro
-from sen2pro.calibration.defaults import FOLDER, HIGHEST_GRADE, NAME, SIGNATURE_FIELDS, PairCurves, defaults, terms
-from sen2pro.calibration.pair_features import names, pair_features
+from sen2pro.calibration.comparison import HIGHEST_GRADE, PairCurves, terms
+from sen2pro.calibration.defaults import FOLDER, NAME, SIGNATURE_FIELDS, defaults
+from sen2pro.calibration.pairs import names, pair_features
 from sen2pro.calibration.selection import logistic, losses
 from sen2pro.io import bundle
 from sen2pro.validation import Array64

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from sen2pro.calibration.measures import evaluate
+from sen2pro.calibration.report import evaluate
 from sen2pro.errors import HeadMissing, Sen2ProError
 from sen2pro.validation import Array64
 from sen2pro_lab.metrics.comparisons import ARROW, Board

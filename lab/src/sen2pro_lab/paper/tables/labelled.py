@@ -11,7 +11,6 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import softmax
 
-from sen2pro.calibration.measures import losses
 from sen2pro.classification import FineTuning, Sen2ProClassifier
 from sen2pro.classification.finetune import SCHEME
 from sen2pro.classification.heads import TEMPERATURES, Choice
@@ -22,7 +21,7 @@ from sen2pro.validation import Array, Array64, Labels
 from sen2pro_lab.metrics.bootstrap import mean_statistic
 from sen2pro_lab.metrics.comparisons import Points
 from sen2pro_lab.metrics.sts import spread
-from sen2pro_lab.paper.baselines import COPIES, augmented, logistic_regression, setfit, setfit_name
+from sen2pro_lab.paper.baselines import COPIES, augmented, logistic_regression, losses, setfit, setfit_name
 from sen2pro_lab.paper.catalogue import WHOLE_SETS, DataMissing
 from sen2pro_lab.paper.data import Labelled, read_classification
 from sen2pro_lab.paper.lab import FULL, Lab, Shots
