@@ -141,7 +141,7 @@ class Sen2Pro:
     def in_one_pass(self) -> Sen2Pro | None:
         """Return this model with the method `one-pass`, on the same network; None if there is no head for it."""
         method = self._in_one_pass()
-        return self if method is self._method else method and self._of(method)
+        return self if method is self._method else self._of(method) if method else None
 
     def _in_one_pass(self) -> OnePass | None:
         if self._one_pass is None:
