@@ -12,11 +12,10 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from sen2pro.calibration.selection import expit
 from sen2pro.errors import Sen2ProError
-from sen2pro.estimation.encoded import Encoded
 from sen2pro.io.bundle import Config, Finite
 from sen2pro.validation import Array, Array64
 
@@ -114,23 +113,21 @@ class Comparison:
         )
 
 
-def compare(encoded: Encoded, count: int, curves: PairCurves) -> list[Comparison]:
-    """Compare each of the first `count` sentences with its partner in the rest."""
-    if len(encoded) != 2 * count:
-        raise Sen2ProError(f"pairs take two lists of one length, not of {count} and {len(encoded) - count}")
-    first, second = encoded[:count], encoded[count:]
-    cosine = pair_cosine(first.plain, second.plain)
-    totals = {
-        name: np.stack([part.total_variance, second.parts[name].total_variance], axis=-1).astype(np.float64)
-        for name, part in first.parts.items()
-    }
-    terms = curves.terms(cosine, totals["data"].sum(axis=-1), first.words + second.words)
+def compare(
+    count: int, words: NDArray[np.int64], vectors: Array, totals: Mapping[str, Array64], coverage: Array,
+    curves: PairCurves,
+) -> list[Comparison]:  # fmt: skip
+    """Compare each of the first `count` sentences with its partner in the rest: see `OnePass.totals`."""
+    if len(vectors) != 2 * count:
+        raise Sen2ProError(f"pairs take two lists of one length, not of {count} and {len(vectors) - count}")
+    cosine = pair_cosine(vectors[:count], vectors[count:])
+    first, second = totals["data"][:count], totals["data"][count:]
+    terms = curves.terms(cosine, first + second, words[:count] + words[count:])
     same = cosine > _INDISTINCT
     probability = np.where(same, 1.0, curves.probability(terms))
     grades = np.where(same, HIGHEST_GRADE, np.stack(curves.grade(terms)))
-    vaguer = np.log(totals["data"][:, 0] / totals["data"][:, 1])
+    vaguer = np.log(first / second)
     vaguer[same | (np.abs(vaguer) <= curves.equally_vague)] = 0
-    coverage = np.ones(2 * count) if encoded.coverage is None else encoded.coverage
     found = []
     for i in range(count):
         middle, low, high = (float(each) for each in grades[:, i])
@@ -139,7 +136,7 @@ def compare(encoded: Encoded, count: int, curves: PairCurves) -> list[Comparison
                 float(probability[i]), middle, low, high,
                 "first" if vaguer[i] > 0 else "second" if vaguer[i] < 0 else None,
                 float(min(coverage[i], coverage[count + i])),
-                {name: (float(total[i, 0]), float(total[i, 1])) for name, total in totals.items()},
+                {name: (float(total[i]), float(total[count + i])) for name, total in totals.items()},
             )
         )  # fmt: skip
     return found
