@@ -105,5 +105,5 @@ def _rows(texts: Sequence[object], skip: bool) -> tuple[list[tuple[str, Record]]
     if faulty and not skip:
         number = min(faulty)
         raise Sen2ProError(f"row {number} of a batch is not a text but {texts[number]!r}; pass on_error='skip'")
-    sound = [(number, text) for number, text in enumerate(texts) if number not in faulty]
+    sound = [(number, text) for number, text in enumerate(texts) if isinstance(text, str) and number not in faulty]
     return [("the batch", Record(None, text, f"row {number}")) for number, text in sound], faulty
