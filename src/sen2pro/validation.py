@@ -76,6 +76,10 @@ def check_rate(dropout: Any) -> float | None:
 
 def check_samples(samples: Any, sources: tuple[str, ...]) -> dict[str, int]:
     """Return the number of samples of each source: at least 2 for those in use, at most `MOST_SAMPLES`."""
+    if isinstance(samples, dict):
+        if set(samples) != set(SOURCES):
+            raise Sen2ProError(f"'samples' must have the keys {' and '.join(SOURCES)}, not {list(samples)}")
+        samples = [samples[source] for source in SOURCES]
     pair = samples if isinstance(samples, (tuple, list)) else (samples, samples)
     if len(pair) != 2 or not all(map(is_whole, pair)):
         raise Sen2ProError(f"samples must be a whole number or a pair (model, data), not {short_repr(samples)}")
