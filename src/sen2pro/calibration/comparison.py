@@ -16,9 +16,8 @@ from numpy.typing import ArrayLike
 
 from sen2pro.calibration.selection import expit
 from sen2pro.errors import Sen2ProError
-from sen2pro.estimation.encoded import Encoded
 from sen2pro.io.bundle import Config, Finite
-from sen2pro.validation import Array64
+from sen2pro.validation import Array, Array64
 
 HIGHEST_GRADE = 5.0  # of the scale of STS, which starts at 0
 _NEAREST = 0.003  # added to 1 - cosine, before its logarithm
@@ -98,18 +97,18 @@ class Comparison:
         )
 
 
-def compare(encoded: Encoded, count: int, curves: PairCurves) -> list[Comparison]:
-    """Compare each of the first `count` sentences with its partner in the rest."""
-    if len(encoded) != 2 * count:
-        raise Sen2ProError(f"pairs take two lists of one length, not of {count} and {len(encoded) - count}")
-    vectors = encoded.plain.astype(np.float64)
-    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    totals = {name: part.total_variance for name, part in encoded.parts.items()}
-    coverage = np.ones(len(encoded)) if encoded.coverage is None else encoded.coverage
+def compare(
+    vectors: Array, totals: Mapping[str, Array64], coverage: Array, count: int, curves: PairCurves
+) -> list[Comparison]:
+    """Compare each of the first `count` sentences with its partner in the rest: see `OnePass.totals`."""
+    if len(vectors) != 2 * count:
+        raise Sen2ProError(f"pairs take two lists of one length, not of {count} and {len(vectors) - count}")
+    unit = vectors.astype(np.float64)
+    unit /= np.linalg.norm(unit, axis=1, keepdims=True)
     return [
         _compared(
             curves,
-            float(vectors[i] @ vectors[count + i]),
+            float(unit[i] @ unit[count + i]),
             {name: (float(total[i]), float(total[count + i])) for name, total in totals.items()},
             float(min(coverage[i], coverage[count + i])),
         )
