@@ -130,7 +130,7 @@ def test_shards_for_somebody_else_are_kept_until_they_were_used(model, tmp_path,
     with pytest.raises(ZeroDivisionError), shards_for(model, source, output) as summary:
         assert (summary.resumed, summary.report.rows) == (512, 1000)
         1 / 0  # noqa: B018
-    assert f"The 1,000 encoded rows are kept in {output}.parts. Run the same command again" in caplog.text
+    assert f"1,000 of 1,000 rows are kept in {output}.parts. Run the same command again" in caplog.text
     encode_files(model, source, tmp_path / "expected", shards=True)
     with shards_for(model, source, output) as summary:
         assert summary.resumed == 1000
