@@ -1,4 +1,7 @@
-"""Put files from outside docs/ on the site: README.md as its home page, other root pages, and pictures of results."""
+"""Put files from outside docs/ on the site: README.md as its home page, other root pages, and pictures of results.
+
+`Structs` shows the fields of msgspec's classes in the reference, as those of dataclasses are.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import re
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from griffe import Attribute, Class, Extension, Function, Parameter, ParameterKind, Parameters
 from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -41,3 +45,18 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
         return f"{mark}[{text}]({os.path.relpath(place, PurePosixPath(uri).parent)}{anchor})"
 
     return LINK.sub(moved, markdown)
+
+
+class Structs(Extension):
+    """Give each `Config` of the library the `__init__` that msgspec makes from its fields."""
+
+    def on_class(self, *, cls: Class, **_: Any) -> None:
+        """Add the method to a class that has just been read."""
+        if "Config" not in map(str, cls.bases) or "__init__" in cls.members:
+            return
+        fields = [each for each in cls.members.values() if isinstance(each, Attribute) and each.annotation is not None]
+        kind = ParameterKind.keyword_only
+        parameters = Parameters(
+            *(Parameter(f.name, annotation=f.annotation, kind=kind, default=f.value) for f in fields)
+        )
+        cls.set_member("__init__", Function("__init__", parameters=parameters, parent=cls, returns="None"))

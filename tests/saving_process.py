@@ -12,10 +12,9 @@ import tempfile
 
 import numpy as np
 
-from sen2pro.search.documents import Document
-from sen2pro.search.stores import faiss_folder as folders
+from sen2pro.search.stores import faiss as folders
 from sen2pro.search.stores.faiss import FaissStore
-from sen2pro.search.stores.protocol import KEPT, IndexInfo, Rows
+from sen2pro.search.stores.protocol import KEPT, Document, IndexInfo, Rows
 from sen2pro.signature import Signature
 
 _FIELDS = dict.fromkeys(Signature.__dataclass_fields__, "none")

@@ -1,4 +1,4 @@
-"""A real server in a process of its own, on a free port of 127.0.0.1."""
+"""A real server in a separate process, on a free port of 127.0.0.1."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import httpx
@@ -19,22 +19,27 @@ import sen2pro
 _PATIENCE = 120  # seconds; a busy machine takes its time to import torch
 
 
+def wait_until(condition, say=lambda: "it never came true"):
+    until = time.monotonic() + _PATIENCE
+    while not condition():
+        assert time.monotonic() < until, say()
+        time.sleep(0.03)
+
+
 class RunningServer:
     """A server that was started; `url` is where it is."""
 
     def __init__(self, process, folder):
         self.process, self.log = process, folder / "log"
-        until = time.monotonic() + _PATIENCE
-        while not (folder / "port").exists():
-            assert process.poll() is None, self.log.read_text()
-            assert time.monotonic() < until, self.log.read_text()
-            time.sleep(0.05)
+        wait_until(lambda: (folder / "port").exists() or process.poll() is not None, self.log.read_text)
+        assert process.poll() is None, self.log.read_text()
         self.port = int((folder / "port").read_text())
         self.url = f"http://127.0.0.1:{self.port}"
-        self.first_health = httpx.get(f"{self.url}/health", trust_env=False).status_code
-        while httpx.get(f"{self.url}/health", trust_env=False).status_code != 200:
-            assert time.monotonic() < until, self.log.read_text()
-            time.sleep(0.05)
+        self.first_health = self.health()
+        wait_until(lambda: self.health() == 200, self.log.read_text)
+
+    def health(self):
+        return httpx.get(f"{self.url}/health", trust_env=False).status_code
 
     def client(self, **options):
         return httpx.Client(base_url=self.url, timeout=60, trust_env=False, **options)
@@ -74,10 +79,8 @@ class RunningServer:
 def running(folder: Path, *arguments, environment=None):
     """Start `sen2pro serve`, and stop it in the end, whatever happened."""
     folder.mkdir(exist_ok=True)
-    environment = {
-        **os.environ, "PYTHONPATH": str(Path(sen2pro.__file__).parents[1]), "OMP_NUM_THREADS": "1",
-        **(environment or {}),
-    }  # fmt: skip
+    source = {"PYTHONPATH": str(Path(sen2pro.__file__).parents[1]), "OMP_NUM_THREADS": "1"}
+    environment = {**os.environ, **source, **(environment or {})}
     command = [sys.executable, "-m", "sen2pro", "serve", "--port", "0", "--port-file", str(folder / "port")]
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(
@@ -88,8 +91,7 @@ def running(folder: Path, *arguments, environment=None):
     finally:
         if process.poll() is None:
             process.terminate()
-            try:
+            with suppress(subprocess.TimeoutExpired):
                 process.wait(20)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+            process.kill()
+            process.wait()

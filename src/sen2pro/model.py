@@ -369,8 +369,8 @@ class Sen2Pro:
         """Compare each sentence of `first` with its partner in `second`; all of them take one pass together.
 
         >>> pairs = Sen2Pro().compare_pairs(["It rains.", "It rains."], ["It rains.", "I like tea."])
-        >>> [pair.verdict for pair in pairs]
-        ['likely', 'unlikely']
+        >>> print(pairs[0].verdict, pairs[1].verdict)
+        likely unlikely
         """
         model = self.in_one_pass()
         check_comparison(self.signature(), model is not None)

@@ -107,8 +107,8 @@ def check_method(method: str, allowed: Iterable[str] = METHODS) -> str:
     return one_of("method", method, allowed)
 
 
-def _option(default: Any, help: str = "", kind: type = str, flags: tuple[str, ...] = ()) -> Any:
-    """Declare a setting; without `help` it is not on the command line."""
+def option(default: Any, help: str = "", kind: Any = str, flags: tuple[str, ...] = ()) -> Any:
+    """Declare a field of a dataclass of settings; without `help` it is not on the command line."""
     return field(default=default, metadata={"help": help, "kind": kind, "flags": flags})
 
 
@@ -126,26 +126,26 @@ class Settings:
     sen2pro.errors.Sen2ProError: unknown method 'one-pas'; did you mean 'one-pass'? It is one of: sampling, one-pass
     """
 
-    model: Any = _option(DEFAULT_MODEL, "Hub id or folder of the encoder.", flags=("--model", "-m"))
-    method: str = _option("sampling", "sampling (exact, the paper's) or one-pass (fast, by a head).")
-    samples: int | tuple[int, int] | None = _option(
+    model: Any = option(DEFAULT_MODEL, "Hub id or folder of the encoder.", flags=("--model", "-m"))
+    method: str = option("sampling", "sampling (exact, the paper's) or one-pass (fast, by a head).")
+    samples: int | tuple[int, int] | None = option(
         None, "Samples of each uncertainty: one number, or MODEL+DATA as in 15+15. (default: 15)"
     )
-    uncertainty: str = _option("both", "both, model (MC dropout) or data (word edits).")
-    combine: str = _option("individual", "How the two are joined: individual or unified.")
-    pooling: str | None = _option(None, "mean, cls or first-last-avg. (default: the model's own)")
-    normalize: bool | None = _option(None, "Unit sphere or raw vectors. (default: as the model is made)", bool)
-    head: Fitted | str | Path | None = _option(None, "Folder of a head. (default: the model's own, or the package's)")
-    whitening: Fitted | bool | None = _option(None)
-    dropout: float | None = _option(None, "One rate for all dropout. (default: the network's)", float)
-    seed: int = _option(0, "Makes the result reproducible.", int)
-    precision: str = _option("float32", "float32; bfloat16 or float16 for matrix products on a GPU.")
-    vocabulary: tuple[str, ...] | None = _option(None)
-    tokenizer: Any = _option(None)
-    device: str | None = _option(None, "cpu, cuda, mps. (default: the best there is)")
-    revision: str | None = _option(None, "Version of a model on the hub: branch, tag or commit.")
-    trust_remote_code: bool = _option(False, "Let the model's own Python code run.", bool, ("--trust-remote-code",))
-    allow_pickle: bool = _option(False, "Read weights in pickle format, which can run code.", bool, ("--allow-pickle",))
+    uncertainty: str = option("both", "both, model (MC dropout) or data (word edits).")
+    combine: str = option("individual", "How the two are joined: individual or unified.")
+    pooling: str | None = option(None, "mean, cls or first-last-avg. (default: the model's own)")
+    normalize: bool | None = option(None, "Unit sphere or raw vectors. (default: as the model is made)", bool)
+    head: Fitted | str | Path | None = option(None, "Folder of a head. (default: the model's own, or the package's)")
+    whitening: Fitted | bool | None = option(None)
+    dropout: float | None = option(None, "One rate for all dropout. (default: the network's)", float)
+    seed: int = option(0, "Makes the result reproducible.", int)
+    precision: str = option("float32", "float32; bfloat16 or float16 for matrix products on a GPU.")
+    vocabulary: tuple[str, ...] | None = option(None)
+    tokenizer: Any = option(None)
+    device: str | None = option(None, "cpu, cuda, mps. (default: the best there is)")
+    revision: str | None = option(None, "Version of a model on the hub: branch, tag or commit.")
+    trust_remote_code: bool = option(False, "Let the model's own Python code run.", bool, ("--trust-remote-code",))
+    allow_pickle: bool = option(False, "Read weights in pickle format, which can run code.", bool, ("--allow-pickle",))
 
     def __post_init__(self) -> None:
         """Check every value, and bring it into its one proper form."""

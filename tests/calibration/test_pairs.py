@@ -221,7 +221,7 @@ def wider(candidate):
         (lambda kept: kept["testing"]["labels"].__setitem__(0, 2), r"<= 1.*testing\.labels"),
         (lambda kept: kept.update(format=1), "saved by another version of sen2pro; fit the confidence again"),
         (lambda kept: (kept.pop("digest"), kept.update(level=[0, -1])), r"level\[1\]"),
-        (lambda kept: (kept.pop("digest"), kept["testing"]["scores"].__setitem__(0, 2)), "probabilities, from 0 to 1"),
+        (lambda kept: (kept.pop("digest"), kept["testing"]["scores"].__setitem__(0, 2)), r"<= 1.*testing\.scores"),
         (lambda kept: (kept.pop("digest"), kept["testing"]["uncovered"].append(10**6)), "numbers of rows below"),
         (lambda kept: (kept.pop("digest"), wider(kept["candidate"])), "do not fit the 11 features of this model"),
         (lambda kept: kept["candidate"].update(shape="pickle"), "shape"),

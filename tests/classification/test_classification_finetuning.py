@@ -1,11 +1,11 @@
 """Fine-tuning through the reparameterised sample, end to end on a tiny BERT."""
 
 import copy
-from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
+from msgspec.structs import replace
 from sklearn.base import clone
 
 from sen2pro import Gaussian, Sen2Pro
@@ -105,24 +105,6 @@ def test_with_too_few_different_sentences_for_one_pass_it_samples(shared_folder,
     assert fitted(shared_folder, replace(QUICK, epochs=1)).encoder.method == "sampling"
 
 
-def test_a_single_step_changes_the_encoder(tiny, monkeypatch):
-    monkeypatch.setattr(finetune, "_FEWEST_STEPS", 1)
-    model = own(tiny)
-    before = weights_of(model)
-    trainer = Trainer(model, replace(QUICK, epochs=1, batch_size=32), seed=0)
-    trainer._epoch(0, 1, Part(TEXTS, np.arange(32) % 2), lambda done: None)
-    assert any(not torch.equal(before[name], tensor) for name, tensor in weights_of(model).items())
-
-
-def test_the_rate_rises_during_the_warm_up_and_stays(tiny):
-    trainer = Trainer(own(tiny), replace(QUICK, warm_up=3, rate=0.4), seed=0)
-    rates = []
-    for number in range(6):
-        trainer._set_rate(number)
-        rates.append(trainer.optimizer.param_groups[0]["lr"])
-    assert rates == pytest.approx([0.1, 0.2, 0.3, 0.4, 0.4, 0.4])
-
-
 def test_batches_hold_pairs_of_a_class_and_all_sentences_in_turn():
     labels = np.repeat(np.arange(10), 8)
     batches = list(_batches(labels, 16, 5, np.random.default_rng(0)))
@@ -130,11 +112,9 @@ def test_batches_hold_pairs_of_a_class_and_all_sentences_in_turn():
     assert all(np.bincount(labels[batch]).max() >= 4 for batch in batches)
     small = list(_batches(labels[:8], 16, 2, np.random.default_rng(0)))
     assert [sorted(batch) for batch in small] == [list(range(8))] * 2
-
-
-def test_a_batch_has_a_pair_even_where_an_order_begins_with_what_the_last_ended_with():
-    batches = list(_batches(np.array([0, 0, 0, 1, 1]), 2, 200, np.random.default_rng(0)))
-    assert {len(batch) for batch in batches} == {2}
+    # A batch has a pair even where an order begins with the sentence that the last one ended with.
+    pairs = _batches(np.array([0, 0, 0, 1, 1]), 2, 200, np.random.default_rng(0))
+    assert {len(batch) for batch in pairs} == {2}
 
 
 def test_without_a_validation_set_every_sentence_is_trained_on_in_the_end(shared_folder, monkeypatch):
@@ -145,11 +125,12 @@ def test_without_a_validation_set_every_sentence_is_trained_on_in_the_end(shared
         epoch(self, number, steps, train, advance)
 
     monkeypatch.setattr(Trainer, "_epoch", watched)
-    fitted(shared_folder)
-    assert seen == [(0, 26), (1, 26), (2, 26), (0, 32), (1, 32), (2, 32)]  # a fifth of each class was held out
+    settings, how = replace(QUICK, epochs=2), {"method": "sampling", "samples": 2}
+    fitted(shared_folder, settings, **how)
+    assert seen == [(0, 26), (1, 26), (0, 32), (1, 32)]  # a fifth of each class was held out
     seen.clear()
     train, validation = (TEXTS[:24], LABELS[:24]), (TEXTS[24:], LABELS[24:])
-    Sen2ProClassifier(shared_folder, finetune=QUICK).fit(*train, validation=validation, show_progress_bar=False)
+    Sen2ProClassifier(shared_folder, finetune=settings, **how).fit(*train, validation=validation)
     assert {size for _, size in seen} == {24}
 
 
@@ -159,14 +140,12 @@ def test_epochs_are_judged_by_enough_sentences_or_are_a_few(shared_folder, monke
     monkeypatch.setattr(
         Trainer, "repeat", lambda self, train, epochs, show, falling: runs.append((len(train.texts), epochs, falling))
     )
-    fitted(shared_folder, quick)
-    assert runs == [(26, 6, True), (32, 6, True)]
-    runs.clear()
-    fitted(shared_folder, replace(quick, epochs=7))
-    assert runs == [(26, 7, True), (32, 7, True)]
-    runs.clear()
+    for settings, epochs in ((quick, 6), (replace(quick, epochs=7), 7)):
+        fitted(shared_folder, settings, method="sampling", samples=2)
+        assert runs == [(26, epochs, True), (32, epochs, True)]
+        runs.clear()
     monkeypatch.setattr(finetune, "FEWEST_JUDGES", 6)
-    fitted(shared_folder, quick)
+    fitted(shared_folder, quick, method="sampling", samples=2)
     assert runs == [6, (32, 2, False)]  # as many epochs as were best
 
 
@@ -195,8 +174,8 @@ def test_few_judges_choose_the_temperature_and_nothing_else(shared_folder, monke
         return choose(*others, **choices, seed=seed)
 
     monkeypatch.setattr(finetune, "choose", watched)
-    fitted(shared_folder)
-    fitted(shared_folder, C=10.0, head="sampled", features="mean+variance")
+    fitted(shared_folder, method="sampling")
+    fitted(shared_folder, method="sampling", C=10.0, head="sampled", features="mean+variance")
     assert asked == [
         {"features": ("mean",), "heads": ("expected",), "c_values": (0.01,)},
         {"features": ("mean+variance",), "heads": ("sampled",), "c_values": (10.0,)},
@@ -210,11 +189,12 @@ def test_some_of_each_class_are_held_out():
     assert not set(train.texts) & set(judges.texts)
 
 
-def test_the_same_seed_repeats_exactly(trained, shared_folder):
-    again = fitted(shared_folder, seed=np.int64(0))
-    assert np.array_equal(trained.weights_.matrix, again.weights_.matrix)
-    assert np.array_equal(trained.predict_proba(TEXTS), again.predict_proba(TEXTS))
-    assert not np.array_equal(trained.weights_.matrix, fitted(shared_folder, seed=1).weights_.matrix)
+def test_the_same_seed_repeats_exactly(shared_folder):
+    once = replace(QUICK, epochs=1)
+    first, again, other = (fitted(shared_folder, once, seed=seed, method="sampling") for seed in (0, np.int64(0), 1))
+    assert np.array_equal(first.weights_.matrix, again.weights_.matrix)
+    assert np.array_equal(first.predict_proba(TEXTS), again.predict_proba(TEXTS))
+    assert not np.array_equal(first.weights_.matrix, other.weights_.matrix)
 
 
 def test_training_stops_without_a_gain_and_the_best_epoch_is_kept(tiny, monkeypatch):
@@ -235,47 +215,26 @@ def test_training_stops_without_a_gain_and_the_best_epoch_is_kept(tiny, monkeypa
     assert any(not torch.equal(kept[2][name], tensor) for name, tensor in kept[0].items())
 
 
-def test_accumulated_batches_make_the_mean_of_their_gradients(tiny):
-    gradients = []
-    for accumulate in (1, 2):
-        model = own(tiny)
-        trainer = Trainer(model, replace(QUICK, batch_size=8, accumulate=accumulate), seed=0)
-        # The same two batches, apart and in one step; a step that only looks at the gradient.
-        made = []
-        first = model.encoder.transformers.network.embeddings.word_embeddings.weight
-        trainer.optimizer.step = lambda made=made, first=first: made.append(first.grad.clone())
-        trainer._batch_loss = lambda batch, key, trainer=trainer: pair_loss(
-            trainer.samples(batch.texts, "model", 0).mean(dim=0), torch.from_numpy(batch.labels)
-        )  # fmt: skip
-        torch.nn.utils.clip_grad_norm_, clip = lambda *given: None, torch.nn.utils.clip_grad_norm_
-        try:
-            trainer._epoch(0, 2 // accumulate, Part(TEXTS[:16], np.arange(16) % 2), lambda done: None)
-        finally:
-            torch.nn.utils.clip_grad_norm_ = clip
-        gradients.append(made)
-    assert gradients[1][0] == pytest.approx((gradients[0][0] + gradients[0][1]) / 2, abs=1e-6)
+def test_accumulated_batches_make_the_mean_of_their_gradients(tiny, monkeypatch):
+    trainer, factors, made = (
+        Trainer(own(tiny), replace(QUICK, batch_size=8, accumulate=2), seed=0),
+        iter([1.0, 3.0]),
+        [],
+    )
+    weight = next(trainer.network.parameters())
+    monkeypatch.setattr(trainer, "_batch_loss", lambda batch, key: next(factors) * weight.sum())
+    monkeypatch.setattr(torch.nn.utils, "clip_grad_norm_", lambda *_: None)
+    monkeypatch.setattr(trainer.optimizer, "step", lambda: made.append(weight.grad.clone()))
+    trainer._epoch(0, 1, Part(TEXTS[:16], np.arange(16) % 2), lambda done: None)
+    assert torch.equal(made[0], torch.full_like(weight, 2.0))
 
 
-def test_probabilities_are_scaled_by_the_temperature_that_was_chosen(tiny, monkeypatch):
-    validation = (TEXTS[16:], LABELS[16:])
-    settings = replace(QUICK, epochs=1)
-    classifier = Sen2ProClassifier(tiny, finetune=settings).fit(TEXTS[:16], LABELS[:16], validation=validation)
-    truth = np.array([classifier.classes_.tolist().index(label) for label in validation[1]])
-    found = -np.log(classifier.predict_proba(validation[0])[np.arange(16), truth]).mean()
-    assert found == pytest.approx(classifier.choice_.log_loss, rel=0.05)  # from fewer draws of the noise
-
-
-def test_a_fine_tuned_classifier_is_saved_with_its_encoder(trained, tmp_path):
+def test_a_saved_one_says_the_same_and_is_fitted_again_from_the_encoder_as_it_was(trained, shared_folder, tmp_path):
     trained.save(tmp_path / "saved")
     loaded = Sen2ProClassifier.load(tmp_path / "saved")
-    assert np.array_equal(loaded.predict(TEXTS), trained.predict(TEXTS))
     assert loaded.predict_proba(TEXTS) == pytest.approx(trained.predict_proba(TEXTS), abs=1e-6)
     assert loaded.encoder.method == "one-pass"
-
-
-def test_what_is_fitted_again_starts_from_the_encoder_as_it_was(trained, shared_folder, tmp_path):
-    trained.save(tmp_path / "saved")
-    again = clone(Sen2ProClassifier.load(tmp_path / "saved"))
+    again = clone(loaded)
     with pytest.raises(Sen2ProError, match=r"set_params\(model=\.\.\.\)"):
         again.fit(TEXTS, LABELS)
     again.set_params(model=str(shared_folder))

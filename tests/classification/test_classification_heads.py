@@ -10,6 +10,7 @@ from sklearn.linear_model import LogisticRegression
 
 from sen2pro import Gaussian
 from sen2pro.classification.heads import (
+    HEADS,
     Choice,
     Design,
     Scaling,
@@ -48,11 +49,11 @@ def test_the_closed_form_is_what_many_samples_give():
     assert distance[0] < 0.05 < 0.1 < distance[1]
 
 
-def test_full_covariances_that_are_diagonal_give_what_variances_give():
-    x, labels = design(noise=0.3)
-    roots = np.sqrt(0.3) * np.eye(3)[None].repeat(40, axis=0)
-    full = Design(x.features, roots)
-    by_variance, by_roots = (fit(each, labels, 3, "expected", C=1.0) for each in (x, full))
+@pytest.mark.parametrize("head", HEADS)
+def test_full_covariances_that_are_diagonal_give_what_variances_give(head):
+    x, labels = design(n=300, noise=0.3)
+    full = Design(x.features, np.sqrt(0.3) * np.eye(3)[None].repeat(300, axis=0))
+    by_variance, by_roots = (fit(each, labels, 3, head, C=1.0) for each in (x, full))
     assert by_roots.matrix == pytest.approx(by_variance.matrix, abs=1e-4)
     assert probabilities(full, by_variance) == pytest.approx(probabilities(x, by_variance), abs=1e-6)
 
@@ -69,13 +70,6 @@ def test_the_gradient_is_that_of_finite_differences(kind):
         (expected_loss(x, labels, weights + h)[0] - expected_loss(x, labels, weights - h)[0]) / 2e-5 for h in steps
     ]
     assert gradient.ravel() == pytest.approx(np.array(slopes), abs=1e-8)
-
-
-def test_samples_of_full_covariances_are_those_of_variances_where_they_are_diagonal():
-    x, labels = design(n=300, noise=0.3)
-    full = Design(x.features, np.sqrt(0.3) * np.eye(3)[None].repeat(300, axis=0))
-    by_variance, by_roots = (fit(each, labels, 3, "sampled", C=1.0) for each in (x, full))
-    assert by_roots.matrix == pytest.approx(by_variance.matrix, abs=1e-4)
 
 
 def isotropic(classes=20, n=30):
@@ -169,8 +163,5 @@ def test_the_simplest_within_a_standard_error_of_the_best_is_taken():
     assert _simplest([simple, trial("mean+variance", [0.0, 0.9, 0.0, 0.9])]) is simple
     clear = trial("mean+variance", [0.4, -0.6, 0.5, -0.5])
     assert _simplest([simple, clear]) is clear
-
-
-def test_rounding_is_no_gain():
-    simple = trial("mean", [1.0, 1.0])
+    simple = trial("mean", [1.0, 1.0])  # rounding is no gain
     assert _simplest([simple, trial("mean+variance", [1 - 2e-16, 1 - 2e-16])]) is simple

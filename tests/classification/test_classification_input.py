@@ -49,23 +49,16 @@ def test_an_empty_sentence_is_named_with_its_row(tiny, fitted):
         fitted.predict(["a man", ""])
 
 
-def test_one_text_is_not_a_list_of_sentences(tiny, fitted):
-    for text in ("the man runs", np.array("the man runs")):
-        with pytest.raises(Sen2ProError, match="give a list of sentences"):
-            fitted.predict(text)
-        with pytest.raises(Sen2ProError, match="give a list of sentences"):
-            Sen2ProClassifier(tiny).fit(text, ["a"])
-
-
-def test_a_table_is_not_a_list_of_sentences(tiny, fitted):
+def test_one_text_or_a_table_is_not_a_list_of_sentences(tiny, fitted):
     pandas = pytest.importorskip("pandas")
-    for table in (pandas.DataFrame({"text": TEXTS}), {"text": TEXTS}):
-        with pytest.raises(Sen2ProError, match="give a list of sentences .*of a table, one column"):
-            fitted.predict(table)
-        with pytest.raises(Sen2ProError, match="of a table, one column"):
-            Sen2ProClassifier(tiny).fit(table, LABELS)
-        with pytest.raises(Sen2ProError, match="of a table, one column"):
-            Sen2ProClassifier(tiny, finetune=True).fit(table, LABELS)
+    table = "give a list of sentences .*of a table, one column"
+    texts = [(text, "give a list of sentences") for text in ("the man runs", np.array("the man runs"))]
+    for given, message in [*texts, (pandas.DataFrame({"text": TEXTS}), table), ({"text": TEXTS}, table)]:
+        with pytest.raises(Sen2ProError, match=message):
+            fitted.predict(given)
+        for finetune in (False, True):
+            with pytest.raises(Sen2ProError, match=message):
+                Sen2ProClassifier(tiny, finetune=finetune).fit(given, LABELS)
     assert fitted.predict(pandas.Series(TEXTS)).tolist() == fitted.predict(TEXTS).tolist()
 
 
@@ -93,6 +86,10 @@ def test_a_validation_set_that_cannot_be_is_refused(tiny):
         Sen2ProClassifier().fit(train, labels, validation=(train[:0], []))
     with pytest.raises(Sen2ProError, match="the validation set has 4 features, but .* expecting 6 features"):
         Sen2ProClassifier().fit(train, labels, validation=gaussians(k=4))
+    with pytest.raises(Sen2ProError, match="validation label 2 of row 0 was never seen in training; the classes"):
+        Sen2ProClassifier().fit(train, labels, validation=(train[:1], [2]))
+    with pytest.raises(Sen2ProError, match="label 0 of row 0 was never seen .* classes are: '0', '1'. Leave the row"):
+        Sen2ProClassifier().fit(train, labels.astype(str), validation=(train, labels))
 
 
 @pytest.mark.parametrize(
@@ -101,6 +98,7 @@ def test_a_validation_set_that_cannot_be_is_refused(tiny):
         ({"features": "means"}, "did you mean 'mean'"),
         ({"head": "samples"}, "did you mean 'sampled'"),
         ({"method": "onepass"}, "did you mean 'one-pass'"),
+        ({"method": "shrinkage"}, "'shrinkage' was removed .* use 'sampling'"),
         ({"uncertainty": "dat"}, "did you mean 'data'"),
         ({"C": -1}, "C must be a number above 0"),
         ({"C": True}, "C must be a number above 0"),
@@ -125,14 +123,6 @@ def test_numbers_of_numpy_are_numbers(C):
     assert Sen2ProClassifier(C=C, seed=np.int64(1)).fit(*gaussians()).choice_.C == 1.0
 
 
-def test_a_validation_label_that_was_never_trained_on_is_named():
-    train, labels = gaussians()
-    with pytest.raises(Sen2ProError, match="validation label 2 of row 0 was never seen in training; the classes"):
-        Sen2ProClassifier().fit(train, labels, validation=(train[:1], [2]))
-    with pytest.raises(Sen2ProError, match="label 0 of row 0 was never seen .* classes are: '0', '1'. Leave the row"):
-        Sen2ProClassifier().fit(train, labels.astype(str), validation=(train, labels))
-
-
 def test_gaussians_of_another_kind_are_refused(fitted):
     train, labels = gaussians()
     classifier = Sen2ProClassifier().fit(train, labels)
@@ -146,8 +136,3 @@ def test_gaussians_of_another_kind_are_refused(fitted):
     message = "X does not fit the classifier: .*uncertainty 'both' against 'data'.*or fit again"
     with pytest.raises(Sen2ProError, match=message):
         fitted.predict(one_sided.encode(TEXTS))
-
-
-def test_a_method_that_was_removed_is_refused(shared_folder):
-    with pytest.raises(Sen2ProError, match="'shrinkage' was removed .* use 'sampling'"):
-        Sen2ProClassifier(str(shared_folder), method="shrinkage", samples=4).fit(TEXTS, LABELS)

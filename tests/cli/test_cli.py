@@ -90,18 +90,11 @@ def test_encode_an_empty_file(encode, tmp_path):
         ("encode {bad} {dir}/out.parquet -m {model}", "line 501"),
         ("encode {bad} {dir}/out.parquet -m {model}", "--skip-blank"),
         ("encode {in} {dir}/out.parquet -m {dir}/nowhere", "no model"),
-        ("encode {in} {dir}/out.parquet -m {model} --samples 1", "at least 2"),
         ("encode {in} {dir}/out.parquet -m {model} --samples many", "neither a number"),
-        ("encode {in} {dir}/out.parquet -m {model} --uncertainty modle", "did you mean 'model'"),
         ("encode {in} {dir}/out.parquet -m {model} --method one-pass", "there is no head for tiny-bert"),
-        ("encode {in} {dir}/out.parquet -m {model} --method one-pass --samples 3", "takes no samples"),
-        ("encode {in} {dir}/out.parquet -m {model} --method twice", "method"),
-        ("encode {in} {dir}/out.parquet -m {model} --method one-pass --head no", "there is no head in no"),
         ("distill {in} {dir}/out -m {model}", "at least 200 different sentences"),
         ("demo --output {dir}/out.pgn", "did you mean '.png'"),
-        ("demo --output {dir}/none/out.png", "there is no folder"),
         ("show {dir}/out.parquet", "there is no file"),
-        ("compare a {blank}", "blank"),
         ("encoed", "encoed"),
     ],
 )
@@ -111,7 +104,7 @@ def test_bad_input_is_one_message_without_a_traceback_and_leaves_no_file(
     there, bad = tmp_path / "there.parquet", tmp_path / "bad.txt"
     there.write_text("precious")
     bad.write_text("the dog\n" * 500 + "\n")
-    places = {"in": sentences, "dir": tmp_path, "model": shared_folder, "there": there, "bad": bad, "blank": " "}
+    places = {"in": sentences, "dir": tmp_path, "model": shared_folder, "there": there, "bad": bad}
     result = run(*(each.format(**places) for each in arguments.split()))
     assert result.exit_code == 2
     assert message in " ".join(result.output.replace("│", " ").split())
@@ -153,11 +146,7 @@ def test_an_interrupted_run_exits_cleanly_and_keeps_what_is_done(shared_folder, 
     assert not [path for path in tmp_path.rglob("*") if ".partial" in path.name]
 
 
-def test_compare_answers_in_words_and_with_all_in_numbers():
-    said = ok("compare", "A man is playing a guitar.", "Someone makes music.")
-    assert "% likely the same meaning" in said
-    assert "The second sentence is the vaguer one." in said
-    assert "wasserstein" not in said
+def test_compare_with_all_prints_words_and_numbers():
     said = ok("compare", "A man is playing a guitar.", "Someone [bold] plays.", "--all")
     parts = ("likely the same meaning", "similarity", "wasserstein", "symmetric-kl", "model", "data",
              "Someone [bold] plays.", "signature: model:all-MiniLM")  # fmt: skip
@@ -170,6 +159,7 @@ def test_the_signature_of_an_answer_in_one_pass_says_so(tmp_path):
     file.write_text("A man is playing a guitar.\nSomeone makes music.\n")
     for command in (("compare", "A man.", "A woman."), ("specificity", file, out), ("dedup", file, tmp_path / "d.csv")):
         said = ok(*command)
+        assert "wasserstein" not in said  # that is for --all
         assert "samples:0|" in said, command
         assert "estimator:one-pass" in said, command
 
@@ -242,22 +232,14 @@ def test_distill_and_encode_in_one_pass(tiny_folder, sentences, tmp_path):
     np.testing.assert_allclose(stored.gaussian.coverage, expected.coverage)
 
 
-def test_show_prints_the_first_rows_of_a_file(tiny_folder, sentences, tmp_path):
+def test_show_prints_the_vaguest_rows_of_a_file(tiny_folder, sentences, tmp_path):
     out = tmp_path / "out.parquet"
     assert run("encode", sentences, out, "-m", tiny_folder, "--samples", 2).exit_code == 0
-    table = pq.read_table(out)
-    assert {"total_variance", "model_variance", "data_variance"} <= set(table.column_names)
-    totals = read(out).gaussian.total_variance
-    np.testing.assert_allclose(table.column("total_variance").to_numpy(), totals)
-    both = table.column("model_variance").to_numpy() + table.column("data_variance").to_numpy()
-    np.testing.assert_allclose(both / 2, totals, rtol=1e-5)
-    result = run("show", out, "--rows", 1, "--uncertain")
-    assert result.exit_code == 0, result.output
-    data = table.column("data_variance").to_numpy()
-    assert sentences.read_text().splitlines()[int(data.argmax())] in result.output
-    assert sentences.read_text().splitlines()[int(data.argmin())] not in result.output
-    assert "signature: model:tiny-bert" in result.output
-    assert run("show", tmp_path / "nothing.parquet").exit_code == 2
+    data = pq.read_table(out).column("data_variance").to_numpy()
+    said, texts = ok("show", out, "--rows", 1, "--uncertain"), sentences.read_text().splitlines()
+    assert texts[int(data.argmax())] in said
+    assert texts[int(data.argmin())] not in said
+    assert "signature: model:tiny-bert" in said
 
 
 def test_loading_shows_no_bars_of_other_libraries(tiny_folder, capfd):

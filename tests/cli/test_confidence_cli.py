@@ -3,9 +3,7 @@
 import csv
 import json
 import re
-import shutil
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -105,15 +103,6 @@ def test_match_says_yes_where_the_precision_can_be_promised(calibrated, new, tmp
     assert [float(row["probability"]) for row in rows] == pytest.approx(expected.tolist(), abs=1e-5)
 
 
-def test_a_match_below_the_threshold_is_unsure():
-    from sen2pro.calibration import Rule
-    from sen2pro.calibration.pairs import verdicts
-
-    rule = Rule("precision", 0.95, 0.95, threshold=0.8, share=0.5, labels=100)
-    said = verdicts(np.array([0.9, 0.8, 0.7, 0.5, 0.4]), rule, np.zeros(5, bool))
-    assert said == ["yes", "yes", "unsure", "unsure", "no"]
-
-
 def test_pairs_that_it_was_fitted_on_are_counted_and_said(calibrated, tmp_path):
     first, second, _ = LABELLED[0]  # the order does not matter
     data = table(tmp_path / "new.csv", [*NEW, (second, first), LABELLED[1][:2]], ("first", "second"))
@@ -121,14 +110,6 @@ def test_pairs_that_it_was_fitted_on_are_counted_and_said(calibrated, tmp_path):
     assert code == 0, said
     assert "note: 2 of 5 pairs were among those of sen2pro calibrate" in said
     assert "The guarantee does not hold for them" in said
-
-
-def test_a_confidence_of_another_version_asks_to_be_fitted_again(calibrated, new, tmp_path):
-    shutil.copytree(calibrated[0], tmp_path / "old")
-    kept = json.loads((tmp_path / "old" / FILE).read_text())
-    (tmp_path / "old" / FILE).write_text(json.dumps(kept | {"format": 1}))
-    said = refused("match", new, tmp_path / "out.csv", "--confidence", tmp_path / "old", "--precision", "0.8")
-    assert "was saved by another version of sen2pro; fit the confidence again" in said
 
 
 def test_where_nothing_can_be_promised_there_are_probabilities_and_how_many_labels_would_do(calibrated, new, tmp_path):
@@ -161,8 +142,8 @@ def test_pairs_come_from_every_kind_of_table(tmp_path):
     (tmp_path / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "pairs.parquet")
     for path in (*tables, tmp_path / "pairs.jsonl", tmp_path / "pairs.parquet"):
-        (chunk,) = pairs(path, with_labels=True).chunks(10)
-        assert [(pair.text, pair.second, pair.label) for pair in chunk] == [("a", "b", 1.0), ("c", "d", 0.0)]
+        found = [(pair.text, pair.second, pair.label) for pair in pairs(path, with_labels=True)]
+        assert found == [("a", "b", 1.0), ("c", "d", 0.0)]
 
 
 def test_graded_labels_must_be_asked_for(tmp_path):
@@ -180,8 +161,6 @@ def test_graded_labels_must_be_asked_for(tmp_path):
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        (LABELLED[:4] + LABELLED[-4:], "8 labelled pairs are too few: it takes at least 20"),
-        (LABELLED[:30], "match for 30 pairs and no match for 0; it takes at least 4 of each kind"),
         ([], "0 labelled pairs are too few"),
         ([("a", "b", "maybe")], "line 2: the label is 'maybe'; it is 1 for a match and 0 for none, or a grade"),
         ([("a", "b", "")], "line 2: there is no label"),
@@ -208,13 +187,6 @@ def test_a_folder_that_holds_something_is_refused_before_the_work(calibrated, tm
     assert "is not an empty folder; name a new one" in refused("calibrate", data, calibrated[0])
 
 
-def test_a_pair_that_stands_there_twice_is_counted(tmp_path):
-    again = [(second, first, label) for first, second, label in LABELLED[:5]]  # the order does not matter
-    code, said = run("calibrate", table(tmp_path / "pairs.csv", LABELLED[30:66] + LABELLED[:5] + again), tmp_path / "f")
-    assert code == 0, said
-    assert "note: 5 of 46 pairs are repeated; all copies of a pair are kept on one side of every split" in said
-
-
 def test_another_model_or_other_settings_are_named(calibrated, new, shared_folder, tmp_path):
     arguments = "match", new, tmp_path / "out.csv", "--confidence", calibrated[0]
     said = refused(*arguments, "--model", shared_folder, "--samples", "3")
@@ -233,44 +205,15 @@ def test_a_model_without_a_head_is_sampled_and_this_is_said(shared_folder, tmp_p
     assert "samples:15+15" in said
 
 
-@pytest.mark.parametrize(("name", "value"), [("precision", "0"), ("precision", "1.5"), ("certainty", "1")])
-def test_a_promise_outside_0_to_1_is_refused(calibrated, new, tmp_path, name, value):
-    said = refused("match", new, tmp_path / "out.csv", "--confidence", calibrated[0], f"--{name}", value)
-    assert f"{name} must be between 0 and 1 (both excluded), not {float(value)}" in said
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda text: text.replace('"level": [', '"level": [ 9'), "was changed or damaged since it was saved"),
-        (lambda text: text.replace('"format"', '"model": "evil/model", "format"'), "a file may not set 'model'"),
-        (lambda text: text[:-20], "JSON"),
-    ],
-    ids=["numbers", "settings", "cut"],
-)
-def test_a_changed_folder_is_refused(calibrated, new, tmp_path, change, message):
-    shutil.copytree(calibrated[0], tmp_path / "changed")
-    path = tmp_path / "changed" / FILE
-    text = " ".join(path.read_text().split()).replace("[ ", "[")
-    path.write_text(change(text))
-    assert path.read_text() != text
-    assert message in refused("match", new, tmp_path / "out.csv", "--confidence", tmp_path / "changed")
-
-
-def test_a_folder_without_a_confidence_says_so(new, tmp_path):
+def test_what_cannot_be_promised_or_read_is_refused(calibrated, new, tmp_path):
+    said = refused("match", new, tmp_path / "out.csv", "--confidence", calibrated[0], "--precision", "1.5")
+    assert "precision must be between 0 and 1 (both excluded), not 1.5" in said
     said = refused("match", new, tmp_path / "out.csv", "--confidence", tmp_path)
     assert f"{tmp_path} does not contain a MatchConfidence" in said
 
 
-@pytest.mark.parametrize(
-    "pair",
-    [
-        ("Η γάτα κοιμάται στον καναπέ.", "Η γάτα κοιμάται στον καναπέ!"),
-        ("猫睡在沙发上。", "猫在沙发上睡觉。"),
-    ],
-    ids=["Greek", "Chinese"],
-)
-def test_text_that_the_head_does_not_know_gets_no_yes_unless_asked_for(calibrated, tmp_path, pair):
+def test_text_that_the_head_does_not_know_gets_no_yes_unless_asked_for(calibrated, tmp_path):
+    pair = "Η γάτα κοιμάται στον καναπέ.", "Η γάτα κοιμάται στον καναπέ!"
     data = table(tmp_path / "new.csv", [*NEW, pair], ("first", "second"))
     arguments = "match", data, tmp_path / "out.csv", "--confidence", calibrated[0], "--precision", "0.8"
     code, said = run(*arguments)
@@ -280,9 +223,7 @@ def test_text_that_the_head_does_not_know_gets_no_yes_unless_asked_for(calibrate
     assert "note: 1 of 4 pairs have a sentence far from the text that the head was fitted on" in said
     assert "so none of them is a yes (--uncovered allows it)" in said
     code, said = run(*arguments, "--uncovered", "--overwrite")
-    assert code == 0, said
-    assert [row["match"] for row in rows_of(tmp_path / "out.csv")] == ["yes", "no", "yes", "yes"]
-    assert "3 yes, 0 unsure, 1 no" in said
+    assert (code, "3 yes, 0 unsure, 1 no" in said) == (0, True), said
 
 
 def test_without_matplotlib_there_is_no_picture_and_this_is_said(tmp_path, monkeypatch):

@@ -21,7 +21,7 @@ from search_stores import Server
 from test_cli import run
 from test_killed_runs import spawn, stop, units, wait_for
 
-from sen2pro import Gaussian, Sen2Pro, Sen2ProError, Sen2ProWarning
+from sen2pro import Sen2Pro, Sen2ProError, Sen2ProWarning
 from sen2pro.cli import options
 from sen2pro.gaussian import read
 from sen2pro.io.gaussians import GaussianWriter
@@ -139,34 +139,6 @@ def test_shards_for_somebody_else_are_kept_until_they_were_used(model, tmp_path,
     assert names(tmp_path) == ["expected", "in.txt"]
 
 
-def test_parts_of_another_input_are_not_used(model, tmp_path):
-    source, output = write_lines(tmp_path / "in.txt", some_texts(600)), tmp_path / "out"
-    with pytest.raises(ZeroDivisionError), shards_for(model, source, output):
-        1 / 0  # noqa: B018
-    write_lines(source, some_texts(600, seed=1))
-    with pytest.raises(Sen2ProError, match=r"an unfinished run with another input.*restart=True"), \
-         shards_for(model, source, output):  # fmt: skip
-        pytest.fail("old parts were taken for new ones")
-    with shards_for(model, source, output, restart=True) as summary:
-        assert (summary.resumed, read(summary.output).texts) == (0, some_texts(600, seed=1))
-    assert names(tmp_path) == ["in.txt"]
-
-
-def test_a_part_that_was_damaged_meanwhile_is_encoded_again(model, tmp_path):
-    source, output = write_lines(tmp_path / "in.txt", some_texts(1000)), tmp_path / "out"
-    with pytest.raises(ZeroDivisionError), shards_for(model, source, output):
-        1 / 0  # noqa: B018
-    damaged = tmp_path / "out.parts" / "shard-000001.parquet"
-    content = bytearray(damaged.read_bytes())
-    content[200] ^= 255
-    damaged.write_bytes(content)
-    with pytest.raises(Sen2ProError, match="damaged on the disk and is deleted; start again"), \
-         shards_for(model, source, output):  # fmt: skip
-        pytest.fail("a damaged part was given to be used")
-    with shards_for(model, source, output) as summary:
-        assert (summary.resumed, read(summary.output).texts) == (1000 - 256, some_texts(1000))
-
-
 def test_ids_that_an_index_refuses_cost_no_second_encoding(documents, tmp_path):
     arguments = ("index", documents, tmp_path / "out", "--id-column", "year", "--workers", "1")
     refused = run(*arguments)
@@ -182,19 +154,18 @@ def test_ids_that_an_index_refuses_cost_no_second_encoding(documents, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("how", "code"), [(signal.SIGKILL, -9), (signal.SIGINT, 130)])
-def test_a_stopped_prediction_goes_on(classifier, shared_folder, tmp_path, how, code):
-    source, output = write_lines(tmp_path / "in.txt", some_texts(6000)), tmp_path / "out.jsonl"
+def test_a_stopped_prediction_resumes(classifier, shared_folder, tmp_path):
+    """Kills are in tests/jobs."""
+    source, output = write_lines(tmp_path / "in.txt", some_texts(3000)), tmp_path / "out.jsonl"
     arguments = ("classify", "predict", classifier, source, output, "-m", shared_folder, "--workers", "2")
     process = spawn(*arguments)
     wait_for(process, lambda: units(tmp_path))
-    _, errors = stop(process, how)
-    assert process.returncode == code, errors
-    assert ("Run the same command again to resume" in errors) == (how == signal.SIGINT)
+    _, errors = stop(process, signal.SIGINT)
+    assert process.returncode == 130, errors
+    assert "Run the same command again to resume" in errors
     assert names(tmp_path) == ["in.txt", "out.jsonl.parts"]
-    result = run(*arguments)
-    assert result.exit_code == 0, result.output
-    assert len(output.read_text().splitlines()) == 6000
+    again = spawn(*arguments)
+    assert (again.wait(120), len(output.read_text().splitlines())) == (0, 3000)
     assert names(tmp_path) == ["in.txt", "out.jsonl"]
 
 
@@ -204,7 +175,7 @@ def test_a_stopped_prediction_goes_on(classifier, shared_folder, tmp_path, how, 
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (("--workers", "1", "--encoded"), "with --encoded nothing is left to encode"),
+        (("--workers", "1", "--encoded"), "with --encoded there is nothing left"),
         (("--restart",), "--restart is for runs with --workers"),
         (("--workers", "1", "--metadata", "a.b"), "a metadata key has"),
         (("--workers", "1", "--column", "colour"), "this row has no 'colour'"),
@@ -219,27 +190,24 @@ def test_what_cannot_be_indexed_is_said_before_the_work(documents, tmp_path, giv
     assert names(tmp_path) == ["docs.jsonl"]
 
 
-def test_standard_input_cannot_be_encoded_first(classifier, shared_folder, tmp_path):
-    predict = ("classify", "predict", classifier, "-", tmp_path / "out.csv", "-m", shared_folder)
-    for command in (("index", "-", tmp_path / "out"), predict):
-        result = run(*command, "--workers", "2", input="a dog\n")
-        assert (result.exit_code, "standard input and pipes can be read only once" in said(result)) == (2, True)
-    assert not names(tmp_path)
-
-
-def test_predictions_do_not_replace_what_is_read(classifier, shared_folder, tmp_path):
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [("-", "standard input and pipes can be read only once"), (".", "is a file to be read")],
+)
+def test_predictions_with_workers_need_files_that_stay(classifier, shared_folder, tmp_path, source, message):
+    """A folder of inputs may hold the output of an earlier run."""
     table = tmp_path / "out.csv"
     table.write_text("text\na dog\n")
-    result = run(
-        "classify", "predict", classifier, tmp_path, table, "-m", shared_folder, "--workers", "1", "--overwrite"
-    )
-    assert (result.exit_code, "is a file to be read" in said(result)) == (2, True)
+    place = source if source == "-" else tmp_path
+    predict = ("classify", "predict", classifier, place, table, "-m", shared_folder, "--workers", "1", "--overwrite")
+    result = run(*predict, input="a dog\n")
+    assert (result.exit_code, message in said(result)) == (2, True)
     assert names(tmp_path) == ["out.csv"]
 
 
 def test_a_model_with_a_prompt_for_documents_is_not_encoded_without_it(documents, tmp_path, monkeypatch):
     prompted = Sen2Pro()
-    prompted.encoder.prompts = {"query": "query: ", "passage": "passage: "}
+    prompted.encoder.backend.prompts = {"query": "query: ", "passage": "passage: "}
     monkeypatch.setattr(options, "load", lambda **_: prompted)
     result = run("index", documents, tmp_path / "out", "--workers", "1")
     assert (result.exit_code, "this model puts 'passage: ' before each document" in said(result)) == (2, True)
@@ -253,18 +221,19 @@ def test_a_model_with_a_prompt_for_documents_is_not_encoded_without_it(documents
 
 def test_for_a_database_the_parts_are_in_the_current_folder(documents, tmp_path, monkeypatch):
     pytest.importorskip("qdrant_client")
+    documents.write_text("".join(documents.read_text().splitlines(keepends=True)[:30]))
     here = tmp_path / "here"
     here.mkdir()
     monkeypatch.chdir(here)
     address = f"qdrant://{tmp_path / 'qdrant'}"
     arguments = ("index", documents, address, "--name", "faq", "--allow-pickle", "--workers", "1")
-    assert run(*arguments, "--id-column", "year").exit_code == 2
+    assert run(*arguments, "--id-column", "year").exit_code == 2  # years are no ids
     assert names(here) == ["faq.parts"]
     result = run(*arguments, *COLUMNS, "--overwrite", "--restart")
     assert result.exit_code == 0, result.output
     assert not names(here)
     with Index.open(address, name="faq", allow_pickle=True) as index:
-        assert (len(index), index.get(["k0"])[0].metadata) == (600, {"lang": "en", "year": 2000})
+        assert (len(index), index.get(["k0"])[0].metadata) == (30, {"lang": "en", "year": 2000})
 
 
 @pytest.mark.slow
@@ -273,13 +242,10 @@ def test_a_table_that_is_there_is_found_before_the_work(documents, tmp_path, mon
     server = Server()
     monkeypatch.chdir(tmp_path)
     try:
-        arguments = ("index", documents, server.address, "--workers", "1", *COLUMNS)
-        result = run(*arguments)
-        assert result.exit_code == 0, result.output
-        result = run(*arguments)
+        Index.build(Sen2Pro(method="one-pass"), BANK[:1], store=server.address).close()
+        result = run("index", documents, server.address, "--workers", "1", *COLUMNS)
         assert (result.exit_code, "there is an index 'sen2pro' already; pass --overwrite" in said(result)) == (2, True)
         assert names(tmp_path) == ["docs.jsonl"]
-        assert run(*arguments, "--overwrite").exit_code == 0
     finally:
         server.close()
 
@@ -301,66 +267,50 @@ def kept(model, path, columns):
 
 
 @pytest.mark.parametrize("shards", [False, True])
-def test_kept_columns_become_metadata(one_pass, tmp_path, monkeypatch, shards):
+def test_kept_columns_become_metadata(one_pass, tmp_path, shards):
     table = {
-        "text": BANK, "lang": [LANGUAGES[n % 3] for n in range(600)],
-        "year": [None if n < 300 else n for n in range(600)], "weight": [n / 2 for n in range(600)],
-        "new": [n % 2 == 0 for n in range(600)],
+        "text": BANK[:300], "lang": [LANGUAGES[n % 3] for n in range(300)],
+        "year": [None if n < 150 else n for n in range(300)], "weight": [n / 2 for n in range(300)],
+        "new": [n % 2 == 0 for n in range(300)],
     }  # fmt: skip
     pq.write_table(pa.table(table), tmp_path / "in.parquet")
     output = tmp_path / ("g" if shards else "g.parquet")
-    keep = ("lang", "year", "weight", "new")
-    encode_files(one_pass, tmp_path / "in.parquet", output, keep=keep, shards=shards)
+    encode_files(one_pass, tmp_path / "in.parquet", output, keep=("lang", "year", "weight", "new"), shards=shards)
     index = Index.from_file(one_pass, output)
-    assert [each.metadata for each in index.get(["1", "2", "300", "599"])] == [
+    assert [each.metadata for each in index.get(["1", "2", "150", "299"])] == [
         {"lang": "fr", "weight": 0.5, "new": False}, {"weight": 1.0, "new": True},
-        {"lang": "en", "year": 300, "weight": 150.0, "new": True}, {"year": 599, "weight": 299.5, "new": False},
+        {"lang": "en", "year": 150, "weight": 75.0, "new": True}, {"year": 299, "weight": 149.5, "new": False},
     ]  # fmt: skip
-    found = index.search(BANK[598], k=2, where={"lang": "fr", "new": True, "year": [598, 300]})
-    assert [hit.id for hit in found] == ["598"]
-    chosen = Index.from_file(one_pass, output, metadata=["lang"])
-    assert chosen.get(["300"])[0].metadata == {"lang": "en"}
-    assert Index.from_file(one_pass, output, metadata=[]).get(["300"])[0].metadata == {}
-    with pytest.raises(Sen2ProError, match=r"metadata column in .* 'colour'"):
-        Index.from_file(one_pass, output, metadata=["colour"])
+    found = index.search(BANK[298], k=2, where={"lang": "fr", "new": True, "year": [298, 150]})
+    assert [hit.id for hit in found] == ["298"]
+    for chosen, expected in (("lang", {"lang": "en"}), ("year", {"year": 150})):
+        assert run("index", output, tmp_path / "i", "--encoded", "--overwrite", "--metadata", chosen).exit_code == 0
+        assert Index.open(tmp_path / "i").get(["150"])[0].metadata == expected
+    result = run("index", output, tmp_path / "new", "--encoded", "--metadata", "colour")
+    assert (result.exit_code, "unknown metadata column" in said(result)) == (2, True)
+    assert Index.from_file(one_pass, output, metadata=[]).get(["150"])[0].metadata == {}
 
 
 @pytest.mark.parametrize(
     ("name", "values", "why"),
     [
         ("a.b", ["x", "y"], "a metadata key has"),
-        ("number", [1, 1 << 60], "a whole number is between"),
-        ("number", [-(1 << 63), None], "a whole number is between"),
-        ("share", [0.5, float("nan")], "a number is finite, not nan"),
-        ("share", [float("inf"), None], "a number is finite, not inf"),
-        ("word", ["x", "a\0b"], "a text holds no NUL"),
+        ("number", [1, 1 << 60], "metadata 'number' must be"),
+        ("share", [0.5, float("nan")], "must be a text, a finite number, or true or false, not nan"),
+        ("word", ["x", "a\0b"], "metadata 'word' must be a text"),
         ("word", pa.array([b"x", b"\xff"], pa.binary()).view(pa.string()), "it holds text that is not UTF-8"),
     ],
 )
 def test_a_column_that_cannot_be_metadata_is_left_out_or_refused(one_pass, tmp_path, name, values, why):
-    path = kept(one_pass, tmp_path / "g.parquet", {name: pa.array(values), "lang": pa.array(["en", "fr"])})
-    with pytest.warns(Sen2ProWarning, match=f"the column '{name}' .* does not become metadata: {why}"):
+    columns = {name: pa.array(values), "lang": pa.array(["en", "fr"]), "n": pa.array([1 << 53, -(1 << 53)])}
+    path = kept(one_pass, tmp_path / "g.parquet", columns)
+    with pytest.warns(Sen2ProWarning, match=f"the column '{name}' .* does not become metadata: .*{why}"):
         index = Index.from_file(one_pass, path)
-    assert [each.metadata for each in index.get(["0", "1"])] == [{"lang": "en"}, {"lang": "fr"}]
+    assert [each.metadata for each in index.get(["0", "1"])] == [
+        {"lang": "en", "n": 1 << 53}, {"lang": "fr", "n": -(1 << 53)},
+    ]  # fmt: skip
     with pytest.raises(Sen2ProError, match=why):
         Index.from_file(one_pass, path, metadata=[name])
-
-
-def test_the_largest_whole_number_may_be_metadata(one_pass, tmp_path):
-    path = kept(one_pass, tmp_path / "g.parquet", {"n": pa.array([1 << 53, -(1 << 53)])})
-    assert [each.metadata for each in Index.from_file(one_pass, path).get(["0", "1"])] == [
-        {"n": 1 << 53}, {"n": -(1 << 53)},
-    ]  # fmt: skip
-
-
-def test_the_command_line_chooses_among_kept_columns(one_pass, tmp_path):
-    path = kept(one_pass, tmp_path / "g.parquet", {"lang": pa.array(["en", None]), "year": pa.array([1, 2])})
-    assert Gaussian.load(path).shape == (2, 384)
-    for chosen, expected in (((), {"lang": "en", "year": 1}), (("--metadata", "year"), {"year": 1})):
-        assert run("index", path, tmp_path / "out", "--encoded", "--overwrite", *chosen).exit_code == 0
-        assert Index.open(tmp_path / "out").get(["0"])[0].metadata == expected
-    result = run("index", path, tmp_path / "new", "--encoded", "--metadata", "colour")
-    assert (result.exit_code, "unknown metadata column" in said(result)) == (2, True)
 
 
 def test_ids_that_stand_in_one_batch_twice_are_refused_or_replaced(one_pass, tmp_path):

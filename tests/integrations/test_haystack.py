@@ -58,7 +58,7 @@ def test_embeddings_are_the_plain_vectors(model):
 
 def test_texts_and_documents_get_the_prompts_of_the_model(bert, tokenizer):
     model, text = Sen2Pro(bert, tokenizer=tokenizer, samples=2), "the dog runs"
-    model.encoder.prompts = {"query": "one ", "passage": "two "}
+    model.encoder.backend.prompts = {"query": "one ", "passage": "two "}
     assert Sen2ProTextEmbedder(model).run(text)["embedding"] == model.encode_plain(text, prompt="one ").tolist()
     (document,) = Sen2ProDocumentEmbedder(model).run([Document(content=text)])["documents"]
     assert document.embedding == model.encode_plain(text, prompt="two ").tolist()

@@ -218,7 +218,7 @@ class TestMTEB:
     )
     def test_the_models_prompt_for_task_and_side_is_used(self, mteb, bert, tokenizer, prompts, side, prompt):
         model = Sen2Pro(bert, tokenizer=tokenizer, samples=2)
-        model.encoder.prompts = prompts
+        model.encoder.backend.prompts = prompts
         rows = MTEBModel(model).encode(
             [{"text": ["the dog runs", "a cat sees"]}, {"text": ["the sun rose"]}],
             task_metadata=sts_task(mteb, "Prompted").metadata,
@@ -289,7 +289,7 @@ class TestSentenceTransformer:
 
     def test_prompts_of_the_model_are_used(self, bert, tokenizer):
         model = Sen2Pro(bert, tokenizer=tokenizer, samples=2)
-        model.encoder.prompts = {"query": "one ", "document": "two "}
+        model.encoder.backend.prompts = {"query": "one ", "document": "two "}
         ours, text = sentence_transformer(model), "the dog runs"
         np.testing.assert_array_equal(ours.encode(text), model.encode_plain(text))
         np.testing.assert_array_equal(ours.encode_query(text), model.encode_plain(text, prompt="one "))

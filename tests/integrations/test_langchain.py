@@ -90,7 +90,7 @@ def test_embeddings_are_the_plain_vectors(model):
 
 def test_queries_and_documents_get_the_prompts_of_the_model(bert, tokenizer):
     model = Sen2Pro(bert, tokenizer=tokenizer, samples=2)
-    model.encoder.prompts = {"query": "one ", "passage": "two "}
+    model.encoder.backend.prompts = {"query": "one ", "passage": "two "}
     embeddings = Sen2ProEmbeddings(model)
     vectors = {prompt: model.encode_plain("the dog runs", prompt=prompt) for prompt in ("one ", "two ")}
     np.testing.assert_array_equal(np.float32(embeddings.embed_query("the dog runs")), vectors["one "])

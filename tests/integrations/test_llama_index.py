@@ -60,7 +60,7 @@ async def test_asynchronous_embeddings_are_the_same(model):
 
 def test_queries_and_texts_get_the_prompts_of_the_model(bert, tokenizer):
     model = Sen2Pro(bert, tokenizer=tokenizer, samples=2)
-    model.encoder.prompts = {"query": "one ", "passage": "two "}
+    model.encoder.backend.prompts = {"query": "one ", "passage": "two "}
     embedding, text = Sen2ProEmbedding(model), "the dog runs"
     assert embedding.get_query_embedding(text) == model.encode_plain(text, prompt="one ").tolist()
     assert embedding.get_text_embedding(text) == model.encode_plain(text, prompt="two ").tolist()

@@ -3,8 +3,7 @@
 import numpy as np
 import pyarrow as pa
 import pytest
-from scale_runs import some_texts, tiny_model
-from test_encode_files import poisoned  # noqa: F401  a fixture
+from test_encode_files import poisoned_model
 
 ray = pytest.importorskip("ray")
 
@@ -14,38 +13,25 @@ from sen2pro.integrations.ray import encode_dataset
 pytestmark = [pytest.mark.ray, pytest.mark.slow]
 
 
-@pytest.fixture(scope="module", autouse=True)
-def cluster():
-    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
-    yield
-    ray.shutdown()
-
-
-@pytest.fixture(scope="module")
-def model(shared_folder):
-    return tiny_model(shared_folder)
-
-
-def test_a_dataset_gets_columns_of_fixed_size_lists(model):
-    texts = some_texts(500)
-    dataset = ray.data.from_arrow(pa.table({"n": range(500), "body": texts}))
-    found = encode_dataset(dataset, model.settings, column="body")
-    table = pa.concat_tables(ray.get(found.to_arrow_refs())).sort_by("n")
+def test_a_dataset_gets_columns_of_fixed_size_lists_and_can_leave_poisoned_rows_out(bert, tokenizer, tmp_path):
+    model = poisoned_model(bert, tokenizer, tmp_path / "model")
+    texts = [*["rain"] * 10, *["the dog runs", None, "a cat sees", "rain today"] * 10]  # no row of the first batch fits
+    ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+    try:
+        dataset = ray.data.from_arrow(pa.table({"n": range(len(texts)), "body": texts}))
+        found = encode_dataset(dataset, model, column="body", batch_size=10, on_error="skip")
+        table = pa.concat_tables(ray.get(found.to_arrow_refs())).sort_by("n")
+    finally:
+        ray.shutdown()
+    kept = [n for n, text in enumerate(texts) if text and "rain" not in text]
+    assert table.column("n").to_pylist() == kept
     assert table.schema.field("mean").type == pa.list_(pa.float32(), 32)
-    assert table.column("n").to_pylist() == list(range(500))
-    expected = model.encode(texts)
+    expected = model.encode([texts[n] for n in kept])
     for name in ("mean", "variance"):
-        numbers = table.column(name).combine_chunks().flatten().to_numpy().reshape(500, 32)
+        numbers = table.column(name).combine_chunks().flatten().to_numpy().reshape(-1, 32)
         np.testing.assert_allclose(numbers, getattr(expected, name), atol=1e-5)
     np.testing.assert_allclose(table.column("total_variance").to_numpy(), expected.total_variance, atol=1e-4)
-    assert {"model_variance", "data_variance"} <= set(table.column_names)
-
-
-def test_a_dataset_can_leave_poisoned_rows_out(poisoned):  # noqa: F811
-    rows = [{"text": "the dog"}, {"text": "rain"}, {"text": None}, {"text": "a cat"}]
-    found = encode_dataset(ray.data.from_items(rows), poisoned, on_error="skip")
-    assert [row["text"] for row in found.take_all()] == ["the dog", "a cat"]
-    assert {"mean", "variance", "model_variance"} <= set(found.columns())
+    assert "model_variance" in table.column_names
 
 
 @pytest.mark.parametrize("settings", ["all-MiniLM-L6-v2", None])

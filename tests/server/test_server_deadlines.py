@@ -19,8 +19,7 @@ from server_process import running
 from sen2pro import Sen2Pro
 from sen2pro.classification import Sen2ProClassifier
 from sen2pro.search import Index
-from sen2pro.search.documents import Document
-from sen2pro.search.stores.protocol import Rows
+from sen2pro.search.stores.protocol import Document, Rows
 
 pytestmark = pytest.mark.slow
 
@@ -80,35 +79,26 @@ def filled(head, unit, tail, size=16 << 20):
     return head + (unit * ((size - len(head) - len(tail)) // len(unit)))[:-1] + tail
 
 
+MANY = [f"{TEXT} {n}" for n in range(2000)]
 HOSTILE = {
     "a filter of a million values": (
-        "/v1/search",
-        {"queries": TEXT, "where": {"number": [-n for n in range(1_000_000)]}},
-        {400},
+        "/v1/search", {"queries": TEXT, "where": {"number": [-n for n in range(1_000_000)]}}, {400},
     ),
     "a filter of very many keys": (
-        "/v1/search",
-        {"queries": TEXT, "where": {f"k{n}": 0 for n in range(200_000)}},
-        {400, 413},
+        "/v1/search", {"queries": TEXT, "where": {f"k{n}": 0 for n in range(200_000)}}, {400, 413},
     ),
     "the largest filter": ("/v1/search", {"queries": TEXT, "where": {"number": [-n for n in range(1, 1001)]}}, {200}),
     "the most keys": ("/v1/search", {"queries": TEXT, "where": {f"k{n}": 0 for n in range(1000)}}, {200}),
-    "the most hits": ("/v1/search", {"queries": [f"{TEXT} {n}" for n in range(10)], "k": 10_000}, {200, 504}),
-    "the most queries": (
-        "/v1/search",
-        {"queries": [f"{TEXT} {n}" for n in range(2000)], "k": 50, "where": {"number": [5, 6]}},
-        {200, 504},
-    ),
+    "the most hits": ("/v1/search", {"queries": MANY[:10], "k": 10_000}, {200, 504}),
+    "the most queries": ("/v1/search", {"queries": MANY, "k": 50, "where": {"number": [5, 6]}}, {200, 504}),
     "token ids of very long texts": ("/v1/embeddings", {"input": [[4 + WORDS.index("tomorrow")] * 10_000] * 50}, {413}),
     "a body of empty lists": ("/v1/embeddings", filled(b'{"input":[', b"[],", b"]}"), {413}),
     "a body of numbers": ("/v1/embeddings", filled(b'{"input":[', b"1,", b"]}"), {413}),
     "a body of fields": (
-        "/v1/embeddings",
-        b'{"input":{' + b",".join(b'"f%d":1' % n for n in range(1_000_000)) + b"}}",
-        {413},
+        "/v1/embeddings", b'{"input":{' + b",".join(b'"f%d":1' % n for n in range(1_000_000)) + b"}}", {413},
     ),
-    "the most texts of a slow classifier": ("/v1/classify", {"input": [f"{TEXT} {n}" for n in range(2000)]}, {504}),
-}
+    "the most texts of a slow classifier": ("/v1/classify", {"input": MANY}, {504}),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", HOSTILE)

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 pytest.importorskip("fastapi", reason="the server's packages are not installed: pip install 'sen2pro[server]'")
 import httpx
-from server_process import running
+from server_process import running, wait_until
 
 from sen2pro.cli.app import app
 from sen2pro.encoder.find import resolve
@@ -54,47 +54,24 @@ def client(guarded):
 
 def idle(client):
     """Wait until the queue is empty and the worker is idle."""
-    for _ in range(600):
-        page = client.get("/metrics").text
-        if "sen2pro_queue_texts 0.0" in page and client.post("/embed", json={"inputs": TEXT}).status_code == 200:
-            return
-        time.sleep(0.05)
-    raise AssertionError("the queue never emptied")
-
-
-def is_clean(answer, path):
-    """Tell whether an error is in the dialect of its path, and shows nothing of the server."""
-    body = answer.json()
-    told = set(body["error"]) == {"message", "type", "param", "code"} if path.startswith("/v1") else set(body) == {
-        "error", "error_type"
-    }  # fmt: skip
-    return told and "/tmp" not in answer.text and "Traceback" not in answer.text and ".py" not in answer.text
+    wait_until(lambda: "sen2pro_queue_texts 0.0" in client.get("/metrics").text)
+    wait_until(lambda: client.post("/embed", json={"inputs": TEXT}).status_code == 200)
 
 
 # ApiKeys.
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("key", [FIRST, SECOND, THIRD])
-def test_every_key_of_the_file_and_of_the_environment_opens(guarded, key):
-    answer = guarded.post("/v1/embeddings", {"input": TEXT}, headers={"authorization": f"Bearer {key}"})
-    assert answer.status_code == 200
-
-
-@pytest.mark.slow
-def test_only_health_needs_no_key(guarded):
+def test_every_key_opens_and_without_one_there_is_only_health(guarded):
+    for key, status in ((FIRST, 200), (SECOND, 200), (THIRD, 200), ("wrong-key-0123456789", 401)):
+        answer = guarded.post("/v1/embeddings", {"input": TEXT}, headers={"authorization": f"Bearer {key}"})
+        assert answer.status_code == status
     paths = guarded.client().get("/openapi.json").json()["paths"]
     for path, methods in paths.items():
         for method in methods:
             answer = guarded.client().request(method, path, json={} if method == "post" else None)
             assert (answer.status_code == 401) == (path != "/health"), path
-
-
-@pytest.mark.slow
-def test_no_key_is_ever_in_the_log(guarded):
-    guarded.post("/embed", {"inputs": TEXT}, headers={"authorization": f"Bearer {FIRST}"})
-    guarded.post("/embed", {"inputs": TEXT}, headers={"authorization": "Bearer wrong-key-0123456789"})
-    assert [line["status"] for line in guarded.lines() if line["event"] == "call"][-2:] in ([200, 401], [422, 401])
+    assert {401, 200} <= {line["status"] for line in guarded.lines() if line["event"] == "call"}
     assert "key-0123456789" not in guarded.log.read_text()
 
 
@@ -107,16 +84,13 @@ def test_keys_are_not_shown_and_short_ones_are_refused(tmp_path):
 
 
 def test_a_server_that_was_meant_to_have_keys_is_never_open(tmp_path):
+    assert "--key " not in CliRunner().invoke(app, ["serve", "--help"]).output  # a process list would show it
     (tmp_path / "keys").write_text("# none yet\n")
     with pytest.raises(Sen2ProError, match="no key in"):
         ApiKeys.read(tmp_path / "keys", {})
     with pytest.raises(Sen2ProError, match="holds no key"):
         ApiKeys.read(None, {"SEN2PRO_API_KEYS": " , "})
     assert len(ApiKeys.read(None, {})) == 0
-
-
-def test_a_key_on_the_command_line_is_no_option():
-    assert "--key " not in CliRunner().invoke(app, ["serve", "--help"]).output
 
 
 # What comes in.
@@ -134,12 +108,16 @@ MALFORMED = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("path", ["/v1/embeddings", "/embed", "/v1/distributions"])
-@pytest.mark.parametrize("name", MALFORMED)
-def test_malformed_bodies_get_a_clean_answer(client, path, name):
-    answer = client.post(path, content=MALFORMED[name], headers={"content-type": "application/json"})
-    assert 400 <= answer.status_code < 500
-    assert is_clean(answer, path)
+@pytest.mark.parametrize("path", ["/v1/embeddings", "/embed"])
+def test_malformed_bodies_get_a_clean_answer(client, path):
+    """Errors have the dialect of their path, and show nothing of the server."""
+    for name, content in MALFORMED.items():
+        answer = client.post(path, content=content, headers={"content-type": "application/json"})
+        assert 400 <= answer.status_code < 500, name
+        body = answer.json()
+        fields = {"error", "error_type"} if path == "/embed" else {"message", "type", "param", "code"}
+        assert set(body if path == "/embed" else body["error"]) == fields, name
+        assert not [part for part in ("/tmp", "Traceback", ".py") if part in answer.text], name
 
 
 @pytest.mark.slow
@@ -170,33 +148,11 @@ def test_it_listens_on_this_machine_only_and_web_pages_may_not_call(guarded, cli
     assert {each.laddr.ip for each in sockets if each.status == psutil.CONN_LISTEN} == {"127.0.0.1"}
     answer = client.post("/embed", json={"inputs": TEXT}, headers={"origin": "https://example.org"})
     assert not [name for name in answer.headers if name.startswith("access-control")]
-    asked = {"origin": "https://example.org", "access-control-request-method": "POST"}
-    assert client.options("/embed", headers=asked).status_code == 405
-
-
-def test_every_origin_at_once_cannot_be_allowed():
     with pytest.raises(Sen2ProError, match="name the origins"):
         Serving(cors=["*"])
 
 
 # Time.
-
-
-@pytest.mark.slow
-def test_a_full_queue_gets_429_and_says_when_to_come_back(client):
-    idle(client)
-    with ThreadPoolExecutor(16) as pool:
-        texts = [f"{TEXT} {'a ' * n}" for n in range(16)]
-        calls = [pool.submit(client.post, "/v1/distributions", json={"input": text}) for text in texts]
-        answers = [call.result() for call in calls]
-    statuses = [answer.status_code for answer in answers]
-    assert 429 in statuses
-    assert set(statuses) <= {200, 429, 504}
-    for answer in answers:
-        if answer.status_code == 429:
-            assert int(answer.headers["retry-after"]) >= 1
-            assert answer.json()["error"]["code"] == "rate_limit_exceeded"
-    idle(client)
 
 
 @pytest.mark.slow
@@ -209,11 +165,7 @@ def test_a_client_that_goes_away_leaves_the_queue(guarded, client):
         time.sleep(0.2)
         with guarded.client(headers=headers) as impatient, pytest.raises(httpx.ReadTimeout):
             impatient.post("/v1/distributions", json={"input": [TEXT + " c"] * 3}, timeout=0.2)
-        for _ in range(100):
-            if guarded.metric("sen2pro_cancelled_total", headers) > before:
-                break
-            time.sleep(0.05)
-        assert guarded.metric("sen2pro_cancelled_total", headers) == before + 1
+        wait_until(lambda: guarded.metric("sen2pro_cancelled_total", headers) == before + 1)
         assert guarded.metric("sen2pro_queue_texts", headers) == 0
         assert running_one.result().status_code in (200, 504)
 
@@ -238,24 +190,19 @@ def test_a_body_that_never_comes_whole_is_given_up(guarded):
         slow = pool.submit(trickle)
         assert b"HTTP/1.1 408 " in guarded.raw(f"{head}Content-Length: 100\r\n\r\n{{".encode())
         assert slow.result()
-    assert guarded.client().get("/health").status_code == 200
+    assert guarded.health() == 200
 
 
 @pytest.mark.slow
-def test_more_connections_than_allowed_are_refused_and_the_others_work(guarded, client):
-    assert client.get("/health").status_code == 200
+def test_more_connections_than_allowed_are_refused_and_the_others_work(guarded):
+    assert guarded.health() == 200
     idle_ones = [socket.create_connection(("127.0.0.1", guarded.port)) for _ in range(70)]
     try:
-        time.sleep(0.2)
-        assert client.get("/health").status_code == 503
+        wait_until(lambda: guarded.health() == 503)
     finally:
         for connection in idle_ones:
             connection.close()
-    for _ in range(100):
-        if client.get("/health").status_code == 200:
-            break
-        time.sleep(0.05)
-    assert client.get("/health").status_code == 200
+    wait_until(lambda: guarded.health() == 200)
 
 
 # The end, and the beginning.
@@ -272,10 +219,7 @@ def test_sigterm_finishes_what_is_in_hand_refuses_what_is_new_and_exits_0(model_
         threads = [threading.Thread(target=ask, args=(number,)) for number in range(5)]
         for thread in threads:
             thread.start()
-        for _ in range(400):  # until all of them run or wait
-            if server.metric("sen2pro_queue_texts") + len(answers) >= 4:
-                break
-            time.sleep(0.02)
+        wait_until(lambda: server.metric("sen2pro_queue_texts") + len(answers) >= 4)  # all of them run or wait
         server.process.terminate()
         while server.process.poll() is None:
             with suppress(httpx.TransportError):
@@ -293,14 +237,11 @@ def test_sigterm_finishes_what_is_in_hand_refuses_what_is_new_and_exits_0(model_
 
 @pytest.mark.slow
 def test_work_that_takes_longer_than_the_grace_is_left_and_the_exit_is_0_all_the_same(model_folder, tmp_path):
-    options = ("--model", model_folder, "--samples", "600", "--grace", "0.1", "--pooling", "cls")
+    options = ("--model", model_folder, "--samples", "200", "--grace", "0.1", "--pooling", "cls")
     with running(tmp_path / "server", *options) as server, ThreadPoolExecutor(1) as pool:
         long = {"input": [f"{TEXT} " * 40] * 16}
         asked = pool.submit(server.post, "/v1/distributions", long)
-        for _ in range(400):
-            if server.metric("sen2pro_queue_texts"):  # the first of its texts runs, the others wait
-                break
-            time.sleep(0.02)
+        wait_until(lambda: server.metric("sen2pro_queue_texts"))  # the first of its texts runs, the others wait
         assert server.stop() == 0
         assert "the last batch was not done in time" in [line["event"] for line in server.lines()]
         with suppress(httpx.TransportError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from numbers import Real
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Generic, TypeVar
 
@@ -13,17 +14,18 @@ from numpy.typing import NDArray
 from sen2pro import __version__
 from sen2pro.calibration.guarantee import Rule, promise
 from sen2pro.calibration.report import Report
-from sen2pro.calibration.selection import Mask, Number
+from sen2pro.calibration.selection import Mask
 from sen2pro.errors import Sen2ProError, Sen2ProWarning, short_repr
 from sen2pro.io import bundle
 from sen2pro.io.atomic import check_path, new_folder
 from sen2pro.io.bundle import Config, Count
-from sen2pro.validation import Array64, check_seed, parse_fraction
+from sen2pro.validation import Array64, as_list, check_seed, parse_fraction
 
 FORMAT = 2
 FEWEST = 20  # labelled examples
 _FEWEST_OF_A_KIND = 4  # so that each half has two
 Bit = Annotated[int, Meta(ge=0, le=1)]
+Probability = Annotated[float, Meta(ge=0, le=1)]
 
 
 class NothingPromised(Sen2ProWarning):
@@ -35,28 +37,23 @@ class NothingPromised(Sen2ProWarning):
 
 
 class Examples(Config, frozen=True):
-    """Scores and labels of some examples, and the rows of those that the head does not know."""
+    """Probabilities and labels of some examples, and the rows of those that the head does not know."""
 
-    scores: tuple[Number, ...]
+    scores: tuple[Probability, ...]
     labels: tuple[Bit, ...]
     uncovered: tuple[Count, ...] = ()
 
     @classmethod
     def of(cls, scores: Array64, labels: Array64, uncovered: Mask | None = None) -> Examples:
         """Return the examples of some arrays (n,)."""
-        rows = () if uncovered is None else np.flatnonzero(uncovered).tolist()
-        return cls(scores=tuple(scores.tolist()), labels=tuple(labels.astype(int).tolist()), uncovered=tuple(rows))
+        rows = () if uncovered is None else tuple(np.flatnonzero(uncovered).tolist())
+        return cls(scores=tuple(scores.tolist()), labels=tuple(labels.astype(int).tolist()), uncovered=rows)
 
     def __post_init__(self) -> None:
         if len(self.scores) != len(self.labels):
             raise ValueError("there must be one label for each score")
         if any(row >= len(self.labels) for row in self.uncovered):
             raise ValueError(f"uncovered must hold numbers of rows below {len(self.labels)}")
-
-    def check_probabilities(self) -> None:
-        """Raise unless all scores are probabilities."""
-        if not all(0 <= score <= 1 for score in self.scores):
-            raise ValueError("the scores of planning and testing must be probabilities, from 0 to 1")
 
     def arrays(self, *, covered: bool = False) -> tuple[Array64, Array64]:
         """Return scores and labels (n,), of all examples or of those that the head knows."""
@@ -66,7 +63,7 @@ class Examples(Config, frozen=True):
 
 
 class State(Config, frozen=True):
-    """All that a confidence has learned; this is what its file holds.
+    """All that a confidence has learned: the content of its file.
 
     `planning` are the examples that fitted it, with their probabilities out of fold, and `testing` those held out.
     """
@@ -78,10 +75,6 @@ class State(Config, frozen=True):
     planning: Examples
     testing: Examples
     report: Report | None
-
-    def __post_init__(self) -> None:
-        self.planning.check_probabilities()
-        self.testing.check_probabilities()
 
 
 Kept = TypeVar("Kept", bound=State)
@@ -196,6 +189,29 @@ def check_kinds(y: Array64, things: str, kinds: tuple[str, str], useful: int) ->
             f"the labels say {kinds[1]} for {yes} {things} and {kinds[0]} for {n - yes}; it takes at least "
             f"{_FEWEST_OF_A_KIND} of each kind"
         )
+
+
+def match_labels(labels: Any, match_from: float | None) -> Array64:
+    """Return 1 for each pair that is a match, else 0, (n,): grades are a match from `match_from` on."""
+    values = np.asarray(as_list(labels, "a list of labels"))
+    if values.ndim != 1:
+        raise Sen2ProError(f"labels must be a list of numbers, not of shape {values.shape}")
+    if values.dtype.kind not in "biuf" or not np.isfinite(values).all():
+        raise Sen2ProError(f"labels must be numbers: 1 for a match and 0 for none, not {short_repr(values[0].item())}")
+    if match_from is not None:
+        if not isinstance(match_from, Real) or not np.isfinite(match_from):
+            raise Sen2ProError(f"match_from must be a number, not {short_repr(match_from)}")
+        y = (values >= match_from).astype(np.float64)
+    else:
+        kinds = np.unique(values)
+        if not np.isin(kinds, (0, 1)).all():
+            raise Sen2ProError(
+                f"labels must be 1 (a match) and 0, but there are {len(kinds)} kinds: {short_repr(kinds.tolist())}. "
+                "If they are grades, say from which grade on they are a match, for instance match_from=4"
+            )
+        y = values.astype(np.float64)
+    check_kinds(y, "pairs", ("no match", "match"), useful=50)
+    return y
 
 
 def held_out(y: Array64, groups: NDArray[np.int64], part: float, seed: int) -> Mask:

@@ -231,7 +231,6 @@ class HitState(State, frozen=True):
     depths: tuple[Number, ...]
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         if not {*self.candidate.features} <= {*OF_SCORES, *EXTRAS}:
             raise ValueError(f"the features must be among {', '.join((*OF_SCORES, *EXTRAS))}")
 

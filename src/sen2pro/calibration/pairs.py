@@ -6,7 +6,6 @@ import hashlib
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from numbers import Real
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -14,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sen2pro.calibration import report as reports
-from sen2pro.calibration.confidence import Confidence, Examples, State, check_kinds, held_out
+from sen2pro.calibration.confidence import Confidence, Examples, State, held_out, match_labels
 from sen2pro.calibration.defaults import default_slope
 from sen2pro.calibration.guarantee import Rule
 from sen2pro.calibration.selection import (
@@ -34,13 +33,13 @@ from sen2pro.calibration.selection import (
     logistic,
 )
 from sen2pro.distances import distance_pairwise
-from sen2pro.errors import Sen2ProError, Sen2ProWarning, short_repr
+from sen2pro.errors import Sen2ProError, Sen2ProWarning
 from sen2pro.estimation.encoded import Encoded
 from sen2pro.gaussian import Gaussian, is_far
 from sen2pro.io.atomic import check_path
 from sen2pro.settings import CERTAINTY
 from sen2pro.signature import MATTERS, Signature
-from sen2pro.validation import Array, Array64, as_list, check_sentences
+from sen2pro.validation import Array, Array64, check_sentences
 
 PLAIN = ("cosine", "length", "length difference")  # features that need no distribution
 _FLOOR = 1e-12  # of a variance, before its logarithm
@@ -91,7 +90,7 @@ class Matches:
 
 
 class PairState(State, frozen=True):
-    """All that a `MatchConfidence` has learned: `judged` are log-odds of all pairs, out of fold."""
+    """All that a `MatchConfidence` has learned: `judged` are all pairs with their probabilities out of fold."""
 
     match_from: float | None
     signature: Signature
@@ -151,7 +150,7 @@ class MatchConfidence(Confidence[PairState]):
             1 for a match, else 0; or grades, where `match_from` says which are a match.
         """
         seed, part = self._check_settings()
-        y = _checked_labels(labels, self.match_from)
+        y = match_labels(labels, self.match_from)
         left, right = _encoded(model, first, second)
         table, far = pair_features(left, right), far_pairs(left, right)
         if len(far) != len(y):
@@ -163,7 +162,8 @@ class MatchConfidence(Confidence[PairState]):
         held, slope = held_out(y, groups, part, seed), default_slope(model.signature())
 
         def both(rows: Mask) -> tuple[Chosen, Chosen]:
-            return choose_both(table[rows], y[rows], groups[rows], slope, seed)
+            of_rows = table[rows], y[rows], groups[rows], slope, seed
+            return choose_among(WITHOUT, *of_rows), choose_among(WITH, *of_rows)
 
         without, with_ = both(~held)
         chosen = better(without, with_, y[~held], errors=0)  # the distribution costs nothing to take along
@@ -183,7 +183,7 @@ class MatchConfidence(Confidence[PairState]):
                 signature=model.signature(),
                 candidate=chosen.fitted,
                 level=level,
-                judged=Examples.of(ways[0] if chosen is without or ways[1] is None else ways[1], y),
+                judged=Examples.of(expit(ways[0] if chosen is without or ways[1] is None else ways[1]), y),
                 digests=texts and tuple(sorted(set(map(pair_digest, *texts)))),
             ),
         )
@@ -332,14 +332,6 @@ def choose_among(
     return choose([candidate(name, table.names, n, slope) for name in tried], table, parts, labels)
 
 
-def choose_both(
-    table: Table, labels: Array64, groups: NDArray[np.int64], slope: float, seed: int = 0
-) -> tuple[Chosen, Chosen]:
-    """Return the best without the distribution, and the best with it."""
-    without, with_ = (choose_among(wanted, table, labels, groups, slope, seed) for wanted in (WITHOUT, WITH))
-    return without, with_
-
-
 def _level(logits: Array64, labels: Array64) -> tuple[float, float]:
     """Return shift and slope that set logits to the level of some labels; the order of the pairs stays as it is."""
     shift, slope = logistic(logits[:, None], labels, np.ones(1), 10.0)
@@ -421,28 +413,6 @@ def _encoded(model: Model, a: Any, b: Any) -> tuple[Encoded, Encoded]:
     if len(found[0]) != len(found[1]) or not len(found[0]):
         raise Sen2ProError(f"pairs take two lists of one length, not of {len(found[0])} and {len(found[1])}")
     return found
-
-
-def _checked_labels(labels: Any, match_from: float | None) -> Array64:
-    values = np.asarray(as_list(labels, "a list of labels"))
-    if values.ndim != 1:
-        raise Sen2ProError(f"labels must be a list of numbers, not of shape {values.shape}")
-    if values.dtype.kind not in "biuf" or not np.isfinite(values).all():
-        raise Sen2ProError(f"labels must be numbers: 1 for a match and 0 for none, not {short_repr(values[0].item())}")
-    if match_from is not None:
-        if not isinstance(match_from, Real) or not np.isfinite(match_from):
-            raise Sen2ProError(f"match_from must be a number, not {short_repr(match_from)}")
-        y = (values >= match_from).astype(np.float64)
-    else:
-        kinds = np.unique(values)
-        if not np.isin(kinds, (0, 1)).all():
-            raise Sen2ProError(
-                f"labels must be 1 (a match) and 0, but there are {len(kinds)} kinds: {short_repr(kinds.tolist())}. "
-                "If they are grades, say from which grade on they are a match, for instance match_from=4"
-            )
-        y = values.astype(np.float64)
-    check_kinds(y, "pairs", ("no match", "match"), useful=50)
-    return y
 
 
 def _check_signature(fitted: Signature, given: Signature) -> None:

@@ -197,12 +197,11 @@ def panels(count: int, width: float = 7, height: float = 4) -> tuple[Figure, lis
     return figure, every
 
 
-def plot(logits: Array64, labels: Array64, path: str | Path) -> None:
+def plot(predicted: Array64, labels: Array64, path: str | Path) -> None:
     """Draw the share of matches against the predicted probability, and how often each probability was predicted."""
     from scipy.stats import binomtest
 
     figure, (axes, counts) = panels(2, 5, 4)
-    predicted = expit(logits)
     edges = np.linspace(0, 1, 11).tolist()
     bins = [mask for low in edges[:-1] if (mask := (predicted >= low) & (predicted < low + 0.1)).any()]
     mean = [float(predicted[mask].mean()) for mask in bins]

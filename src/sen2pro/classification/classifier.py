@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import copy
-import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict
 from numbers import Real
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from msgspec import structs
 from numpy.typing import ArrayLike, NDArray
 
 from sen2pro import __version__
@@ -95,7 +94,7 @@ class Sen2ProClassifier:
     """
 
     _encoder: Sen2Pro | None  # with which it was fitted, once it is loaded
-    _cache: dict[str, Sen2Pro]  # the encoder that was loaded last, shared with all clones
+    _cache: EncoderCache  # shared with all clones
 
     def __init__(
         self,
@@ -198,15 +197,8 @@ class Sen2ProClassifier:
 
     def _load(self, settings: Mapping[str, Any]) -> Sen2Pro:
         """Return the encoder of these settings: the given one, that which was loaded last, or a new one."""
-        how = [settings[name] for name in ("model", "method", "samples", "uncertainty", "seed")]
-        if isinstance(how[0], Sen2Pro):
-            return load_encoder(*how)
-        cache: dict[str, Sen2Pro] = self.__dict__.setdefault("_cache", {})
-        if str(how) not in cache:
-            encoder = load_encoder(*how)
-            cache.clear()
-            cache[str(how)] = encoder
-        return cache[str(how)]
+        cache: EncoderCache = self.__dict__.setdefault("_cache", EncoderCache())
+        return cache.load(*(settings[name] for name in ("model", "method", "samples", "uncertainty", "seed")))
 
     def _check_fits(self, gaussian: Gaussian, dim: int, trained: Signature | None, what: str) -> None:
         if gaussian.dim != dim:
@@ -228,30 +220,25 @@ class Sen2ProClassifier:
     def save(self, folder: str | Path) -> None:
         """Write the classifier to a new folder: some kilobytes per class, and the encoder if it was fine-tuned."""
         self._check_fitted()
-        settings, scaling, tuned = dict(self.settings_), self.scaling_, None
-        model = settings.pop("model")
+        given, scaling, tuned = dict(self.settings_), self.scaling_, None
+        model = given.pop("model")
         if isinstance(model, Sen2Pro):  # a fine-tuned encoder is saved, and its origin is not needed
-            model = None if settings["finetune"] else files.recipe(model)
+            model = None if given["finetune"] else files.recipe(model)
         else:  # a folder must be found from anywhere
             is_folder = any((Path(model) / file).is_file() for file in ("config.json", "modules.json"))
             model = str(Path(model).resolve() if is_folder else model)
-        learnt = {**vars(scaling), **vars(self.weights_)}
-        arrays = {name: np.ascontiguousarray(learnt[name]) for name in files.NUMBERS}
+        learned = {**vars(scaling), **vars(self.weights_)}
         with new_folder(folder) as temporary:
-            if settings["finetune"]:
+            if given["finetune"]:
                 self.encoder.save(temporary / files.ENCODER)
                 tuned = files.digests_of(temporary / files.ENCODER)
-            if isinstance(settings["finetune"], FineTuning):
-                settings["finetune"] = asdict(settings["finetune"])
-            content = {
-                "format": files.FORMAT, "version": __version__, "model": model, "settings": settings,
-                "classes": self.classes_.tolist(), "choice": asdict(self.choice_), "features": scaling.features,
-                "mean_scale": scaling.mean_scale, "variance_scale": scaling.variance_scale,
-                "signature": self.signature_ and asdict(self.signature_), "encoder": tuned,
-            }  # fmt: skip
-            plain = json.loads(json.dumps(content, default=lambda number: number.item()))  # numbers of numpy
-            saved = bundle.convert(plain, files.SavedClassifier, str(folder))
-            bundle.save(temporary, files.NAME, saved, arrays)
+            saved = files.SavedClassifier(
+                format=files.FORMAT, version=__version__, model=model, settings=files.FitSettings(**given),
+                classes=self.classes_.tolist(), choice=self.choice_, features=scaling.features,
+                mean_scale=scaling.mean_scale, variance_scale=scaling.variance_scale, signature=self.signature_,
+                encoder=tuned,
+            )  # fmt: skip
+            bundle.save(temporary, files.NAME, saved, {name: learned[name] for name in files.NUMBERS})
 
     @classmethod
     def load(cls, folder: str | Path, *, model: str | Path | Sen2Pro | None = None) -> Sen2ProClassifier:
@@ -267,7 +254,7 @@ class Sen2ProClassifier:
                 raise Sen2ProError(f"there is no classifier in {path}: {name} is missing")
         try:
             saved, arrays = files.read(path)
-            settings = saved.settings.arguments()
+            settings = structs.asdict(saved.settings)
             _choices({**settings, "model": DEFAULT_MODEL})  # checks them
         except Sen2ProError as error:
             raise Sen2ProError(f"the classifier in {path} cannot be read: {error}; train it again") from None
@@ -309,26 +296,18 @@ class Sen2ProClassifier:
     def __sklearn_clone__(self) -> Sen2ProClassifier:
         settings = self.get_params()
         clone = type(self)(settings.pop("model"), **copy.deepcopy(settings))
-        # The encoder is shared: it does not change, and copying it would take its space once for each fold.
-        clone._cache = self.__dict__.setdefault("_cache", {})
+        clone._cache = self.__dict__.setdefault("_cache", EncoderCache())
         return clone
 
-    def __copy__(self) -> Sen2ProClassifier:
-        copied = type(self).__new__(type(self))
-        copied.__dict__.update(self.__dict__)
-        return copied
-
     def __deepcopy__(self, memo: dict[int, Any]) -> Sen2ProClassifier:
-        copied = copy.copy(self)
-        own = self.__dict__.keys() - {"model", "settings_", "_encoder", "_cache"}
-        copied.__dict__ |= {name: copy.deepcopy(self.__dict__[name], memo) for name in own}
+        copied, shared = type(self).__new__(type(self)), {"model", "settings_", "_encoder", "_cache"}
+        for name, value in self.__dict__.items():
+            copied.__dict__[name] = value if name in shared else copy.deepcopy(value, memo)
         return copied
 
     def __getstate__(self) -> dict[str, Any]:
-        state = {name: value for name, value in self.__dict__.items() if name != "_cache"}
-        if "weights_" in state and not self.settings_["finetune"]:
-            state["_encoder"] = None  # it is loaded again when it is needed
-        return state
+        is_loaded_again = hasattr(self, "weights_") and not self.settings_["finetune"]
+        return {**self.__dict__, "_encoder": None} if is_loaded_again else self.__dict__
 
 
 def _choices(given: Mapping[str, Any]) -> dict[str, Sequence[Any]]:
@@ -358,19 +337,37 @@ def _choices(given: Mapping[str, Any]) -> dict[str, Sequence[Any]]:
     }
 
 
-def load_encoder(
-    model: str | Path | Sen2Pro, method: str, samples: int | tuple[int, int] | None, uncertainty: str, seed: int
-) -> Sen2Pro:
-    """Load a model; the method `auto` is one pass if there is a head for it, else sampling."""
-    if not isinstance(model, Sen2Pro):
-        settings: dict[str, Any] = {"uncertainty": uncertainty, "seed": seed}
-        if method == "auto":
-            with suppress(HeadMissing):
-                return Sen2Pro(str(model), method="one-pass", **settings)
-            method = "sampling"
-        number = None if method in WITHOUT_SAMPLES else samples
-        model = Sen2Pro(str(model), method=method, samples=number, **settings)
-    return model
+class EncoderCache:
+    """The encoder that was loaded last.
+
+    The clones of an estimator share it, since a copy for each fold would take its space again. Pickles leave it behind.
+    """
+
+    def __init__(self) -> None:
+        self._last: tuple[str, Sen2Pro] | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return EncoderCache, ()
+
+    def load(
+        self, model: str | Path | Sen2Pro, method: str = "auto", samples: int | tuple[int, int] | None = None,
+        uncertainty: str = "both", seed: int = 0,
+    ) -> Sen2Pro:  # fmt: skip
+        """Load a model; the method `auto` is one pass if there is a head for it, else sampling."""
+        if isinstance(model, Sen2Pro):
+            return model
+        about = str((model, method, samples, uncertainty, seed))
+        if self._last is None or self._last[0] != about:
+            self._last = about, _open(str(model), method, samples, uncertainty=uncertainty, seed=seed)
+        return self._last[1]
+
+
+def _open(model: str, method: str, samples: int | tuple[int, int] | None, **settings: Any) -> Sen2Pro:
+    if method == "auto":
+        with suppress(HeadMissing):
+            return Sen2Pro(model, method="one-pass", **settings)
+        method = "sampling"
+    return Sen2Pro(model, method=method, samples=None if method in WITHOUT_SAMPLES else samples, **settings)
 
 
 def _part(sentences: list[str] | Gaussian, labels: Labels) -> Part:

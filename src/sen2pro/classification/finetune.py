@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,6 +22,7 @@ from sen2pro.classification.heads import C_VALUES, Choice, Fold, choose
 from sen2pro.encoder.backend import Keys
 from sen2pro.errors import Sen2ProError
 from sen2pro.gaussian import Gaussian
+from sen2pro.io.bundle import Config
 from sen2pro.model import Sen2Pro
 from sen2pro.progress import Show, progress
 from sen2pro.sampling.edits import edit
@@ -37,8 +37,7 @@ _UNJUDGED_EPOCHS, _UNJUDGED_C = 6, 0.01  # where nothing is chosen; set on the v
 _CORPUS, _TEACHER = 256, 8  # sentences and samples from which one pass is learnt for the trained encoder
 
 
-@dataclass(frozen=True)
-class FineTuning:
+class FineTuning(Config, frozen=True):
     """How the encoder is trained, for `Sen2ProClassifier(finetune=FineTuning(...))`; True takes these defaults.
 
     Parameters
@@ -110,11 +109,7 @@ class Trainer:
     def run(self, train: Part, judges: Part, classes: int, show: Show = None) -> int:
         """Train until the validation loss stops falling; restore and return the best epoch."""
         epochs, steps = self.settings.epochs or _MOST_EPOCHS, self._steps(train)
-        best, least, weights = (
-            0,
-            self.loss(train, judges, classes),
-            self._weights(),
-        )  # training is never worse than none
+        best, least, weights = 0, self.loss(train, judges, classes), self._weights()  # never worse than no training
         with progress(epochs * steps, show, unit="steps", title="training") as advance:
             for epoch in range(epochs):
                 self._epoch(epoch, steps, train, advance)

@@ -97,7 +97,7 @@ def check_classes(labels: NDArray[Any], *, choose: bool) -> NDArray[Any]:
     if choose and counts.min() == 1:
         raise Sen2ProError(
             f"class {classes.tolist()[counts.argmin()]!r} has one example; settings are chosen by cross-validation, "
-            "which takes at least 2 of each class: add one, leave the class out, or pass validation=(sentences, labels)"
+            "which takes at least 2 of each class: add one, leave the class out, or pass validation=..."
         )
     return classes
 

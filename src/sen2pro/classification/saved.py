@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ from sen2pro.classification.finetune import FineTuning
 from sen2pro.classification.heads import FEATURES, HEADS, Choice
 from sen2pro.classification.labels import check_labels
 from sen2pro.encoder.find import OWN_NAMES
-from sen2pro.errors import Sen2ProError, join_names, one_of, short_repr
+from sen2pro.errors import Sen2ProError, one_of, short_repr
 from sen2pro.estimation.head import CONFIG, Head, shipped
 from sen2pro.estimation.whitening import find_whitening
 from sen2pro.io import bundle
@@ -45,17 +44,7 @@ class FitSettings(bundle.Config, frozen=True):
     head: str
     C: float | None
     seed: int
-    finetune: bool | dict[str, int | float | None]
-
-    def arguments(self) -> dict[str, Any]:
-        """Return the settings as arguments of the classifier."""
-        given = {name: getattr(self, name) for name in self.__struct_fields__}
-        if isinstance(self.finetune, dict):
-            names = {each.name for each in fields(FineTuning)}
-            if set(self.finetune) != names:
-                raise Sen2ProError(f"'finetune' must have the keys {join_names(sorted(names))}")
-            given["finetune"] = FineTuning(**given["finetune"])
-        return given
+    finetune: bool | FineTuning
 
 
 class SavedClassifier(bundle.Config, frozen=True):
@@ -74,7 +63,7 @@ class SavedClassifier(bundle.Config, frozen=True):
     encoder: dict[str, str] | None
 
 
-def recipe(model: Sen2Pro) -> dict[str, Any]:
+def recipe(model: Sen2Pro) -> Recipe:
     """Return the settings that make the same model again; refuse a model of which a part is only in memory."""
     encoder, lost = model.encoder, ""
     if encoder.folder is None:
@@ -92,7 +81,7 @@ def recipe(model: Sen2Pro) -> dict[str, Any]:
         )
     own_folder = encoder.folder.resolve().name == encoder.name or (encoder.folder / "sen2pro.json").is_file()
     name = str(encoder.folder.resolve()) if own_folder else encoder.name
-    return {"model": name, "whitening": None if model.whitening else False, **model.settings.to_json()}
+    return Recipe(model=name, whitening=None if model.whitening else False, **model.settings.to_json())
 
 
 def _finds_head(model: Sen2Pro, folder: Path) -> bool:

@@ -14,7 +14,6 @@ from sen2pro.cli import options
 from sen2pro.cli.terminal import Console
 from sen2pro.errors import HeadMissing, Sen2ProError, Sen2ProWarning
 from sen2pro.io.inputs import Reader, Record, sentences
-from sen2pro.io.rows import LONGEST_LINE
 from sen2pro.io.tables import SUFFIXES, new_table
 from sen2pro.progress import progress
 
@@ -41,18 +40,15 @@ class ScoredFile(NamedTuple):
     ends: list[Row]
 
 
-@options.with_settings(*options.IN_ONE_PASS)
+@options.with_settings(*options.IN_ONE_PASS, more={"reading": options.Reading})
 def specificity(
     settings: options.Chosen,
+    reading: options.Chosen,
     input: Annotated[str, Argument(help=f"{options.INPUT}; - is standard input.")],
     output: Annotated[str, Argument(help="A .csv, .tsv or .jsonl file: sentence, score, score at its length, value.")],
-    column: options.Column = None,
-    id_column: Annotated[str | None, Option(help="Column with ids to keep.")] = None,
-    longest_line: options.LongestLine = LONGEST_LINE,
     below: Annotated[float | None, Option(help="Keep only sentences with a score below this.", min=0, max=100)] = None,
     above: Annotated[float | None, Option(help="Keep only sentences with a score above this.", min=0, max=100)] = None,
     sort: Annotated[bool, Option("--sort", help="Write the vaguest first.")] = False,
-    skip_blank: options.SkipBlank = False,
     overwrite: options.Overwrite = False,
 ) -> None:
     """Score how specific each sentence is, in one pass and without labels.
@@ -61,13 +57,13 @@ def specificity(
     grow with the file, unless you sort. The output appears under its name only when it is complete.
     """
     path = options.check_output(output, SUFFIXES, [input], overwrite=overwrite)
-    source = sentences(input, column, id_column, skip_blank=skip_blank, longest_line=longest_line)
+    source = sentences(input, **reading)
     number = source.count()
     with options.notes() as gathered:
         model = options.load(**settings)
         with progress(number, None, threshold=2048, unit="sentences") as advance:
             scores = write_scores(
-                path, model, source, ids=id_column is not None, below=below, above=above, sort=sort,
+                path, model, source, ids="id_column" in reading, below=below, above=above, sort=sort,
                 overwrite=overwrite, advance=advance,
             )  # fmt: skip
     _print_ends(model, scores.ends)

@@ -1,4 +1,4 @@
-"""The command `sen2pro`: each command has a file of its own; here they are put together."""
+"""The command `sen2pro`: the commands of the other files, put together."""
 
 import logging
 import os
@@ -42,7 +42,7 @@ class Group(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         """Run a command; exit with 2 for wrong input, 1 for a failing disk, 130 for Ctrl-C, 143 for SIGTERM."""
         logging.basicConfig(format="%(message)s")
-        logging.getLogger("sen2pro").setLevel(logging.INFO)  # a line a minute, where there is no terminal for a bar
+        logging.getLogger("sen2pro").setLevel(logging.INFO)  # one line per minute where there is no terminal for a bar
         try:
             with stopping_cleanly():
                 return super().invoke(ctx)
@@ -50,7 +50,7 @@ class Group(TyperGroup):
             _fail(in_flags(str(error)), 2)
         except KeyboardInterrupt:
             _fail("stopped; nothing was left half written", 130)
-        except BrokenPipeError:  # whoever read our output, `head` for instance, has seen enough
+        except BrokenPipeError:  # the reader of our output, `head` for instance, has seen enough
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(141) from None
         except OSError as error:

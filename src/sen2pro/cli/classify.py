@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option, Typer
 
@@ -23,7 +22,6 @@ from sen2pro.progress import progress
 
 if TYPE_CHECKING:
     from sen2pro.classification import Sen2ProClassifier
-    from sen2pro.jobs import Summary
     from sen2pro.validation import Array64, Labels
 
 Predicted = Iterator[tuple[Sequence[Record], "Array64"]]
@@ -88,7 +86,6 @@ def train(
     source = labelled(data, column, label_column, longest_line=longest_line)
     found = _read(source)
     labels = [each.label for each in found]
-    _check_classes(source, found, choose=validation is None)
     held_out = None
     if validation:
         other = labelled(validation, column, label_column, longest_line=longest_line)
@@ -130,14 +127,12 @@ def _print_choice(classifier: Sen2ProClassifier, by: str, finetune: bool) -> Non
 
 
 @app.command()
+@options.with_settings(without=options.NAMES, more={"reading": options.Reading})
 def predict(
+    reading: options.Chosen,
     folder: _Folder,
     input: options.OneInput,
     output: Annotated[str, Argument(help="A .csv, .tsv or .jsonl file; JSONL has all probabilities.")],
-    column: options.Column = None,
-    longest_line: options.LongestLine = LONGEST_LINE,
-    id_column: Annotated[str | None, Option(help="Column with ids to keep; they come first.")] = None,
-    skip_blank: options.SkipBlank = False,
     overwrite: options.Overwrite = False,
     model: _Encoder = None,
     encoded: options.Encoded = False,
@@ -154,25 +149,24 @@ def predict(
     """
     first = options.encode_first(workers, restart=restart, encoded=encoded)
     path = options.check_output(output, SUFFIXES, [input], overwrite=overwrite)
-    reading = options.reading(column, id_column, skip_blank, longest_line)
-    done: Summary | None = None
+    ids, done = "id_column" in reading, None
     with options.notes() as gathered, ExitStack() as until_written:
         if encoded:
-            if column or id_column not in (None, "id"):
+            if "column" in reading or reading.get("id_column") not in (None, "id"):
                 raise Sen2ProError("a file of sen2pro encode has the columns text and id; leave out other columns")
-            _check_encoded(input, ids=id_column is not None)
+            _check_encoded(input, ids=ids)
             classifier = _classifier(folder, model)
             predicted = _predict_encoded(classifier, input)
         elif first:
             from sen2pro.jobs import shards_for
 
             classifier = _classifier(folder, model)
-            how: dict[str, Any] = {"workers": workers or 1, "restart": restart, **reading}
-            done = until_written.enter_context(shards_for(classifier.encoder, input, path, **how))
+            done = until_written.enter_context(
+                shards_for(classifier.encoder, input, path, workers=workers or 1, restart=restart, **reading)
+            )
             if not done.report.rows:
                 until_written.close()  # there is nothing to resume
                 raise Sen2ProError(f"there are no sentences in {input}")
-            _check_encoded(done.output, ids=id_column is not None)  # parts of an earlier run may be damaged
             predicted = _predict_encoded(classifier, done.output)
         else:
             source = sentences(input, **reading)
@@ -181,10 +175,9 @@ def predict(
                 raise _is_empty(source)
             classifier = _classifier(folder, model)
             predicted = _predict(classifier, source, number)
-        total = _write(path, classifier.classes_.tolist(), predicted, ids=id_column is not None, overwrite=overwrite)
+        total = _write(path, classifier.classes_.tolist(), predicted, ids=ids, overwrite=overwrite)
     Console().say(f"{total} sentence{'s' * (total != 1)} -> {output}")
-    notes = [*options.together(gathered, total), *(options.notes_of(done) if done else ())]
-    options.report(notes, classifier.signature_, far=done.report.far if done else 0, total=total)
+    options.report(options.together(gathered, total), classifier.signature_, done=done)
 
 
 def _predict(classifier: Sen2ProClassifier, source: Reader[Record], number: int | None) -> Predicted:
@@ -205,7 +198,7 @@ def _predict_encoded(classifier: Sen2ProClassifier, path: str | Path) -> Predict
     from sen2pro.io.shards import outline
 
     with progress(outline(path).rows, None, unit="sentences", title="classifying") as advance:
-        for piece in stream(path, _CHUNK, verify=False):
+        for piece in stream(path, _CHUNK):  # the end compares the digest, before the output gets its name
             names: Sequence[str | None] = piece.ids or [None] * len(piece)
             records = [Record(id, text) for id, text in zip(names, piece.texts or (), strict=True)]
             gaussian = Gaussian(piece.mean, piece.variance, piece.signature, piece.coverage, copy=False)
@@ -214,8 +207,7 @@ def _predict_encoded(classifier: Sen2ProClassifier, path: str | Path) -> Predict
 
 
 def _check_encoded(path: str | Path, *, ids: bool) -> None:
-    """Refuse a file of Gaussians that is damaged or lacks texts or ids, before a classifier is loaded."""
-    from sen2pro.io.gaussians import stream
+    """Refuse a file of Gaussians that lacks texts or ids, before a classifier is loaded."""
     from sen2pro.io.shards import outline
 
     found = outline(path)
@@ -223,8 +215,6 @@ def _check_encoded(path: str | Path, *, ids: bool) -> None:
         raise Sen2ProError(f"{path} keeps no {'texts' if 'text' not in found.strings else 'ids'}; encode with them")
     if not found.rows:
         raise Sen2ProError(f"there are no sentences in {path}")
-    for _ in stream(path, _CHUNK):
-        pass  # the end of this pass compares the digest
 
 
 def _write(path: Path, classes: list[str | int], predicted: Predicted, *, ids: bool, overwrite: bool) -> int:
@@ -289,34 +279,19 @@ def _is_empty(source: Reader[R]) -> Sen2ProError:
     return Sen2ProError(f"there are no sentences in {source.name}")
 
 
-def _check_classes(source: Reader[Labelled], found: Sequence[Labelled], *, choose: bool) -> None:
-    """Refuse labels from which nothing can be learned: one class, or one example per class to choose settings by."""
-    counts = Counter(str(each.label) for each in found)
-    if len(counts) < 2:
-        what = f"all {len(found)} labels are {found[0].label!r}; it takes two classes to tell apart"
-        raise Sen2ProError(f"{source.name}: {what}")
-    single = [each for each in found if counts[str(each.label)] == 1 and choose]
-    why = "settings are chosen by cross-validation, which takes at least 2 of each class"
-    remedy = "add one, leave the class out, or pass a file to choose by with --validation"
-    _refuse(source, single, "class", "has one example", f"{why}: {remedy}")
-
-
 def _check_known(source: Reader[Labelled], found: Iterable[Labelled], classes: Collection[str]) -> None:
     """Refuse labels that are not among the classes."""
     unknown: dict[str, Labelled] = {}
     for each in found:
         if str(each.label) not in classes:
             unknown.setdefault(str(each.label), each)
-    remedy = "Correct it, leave such rows out, or train with examples of it"
-    known = f"the classes are: {join_names(list(classes))}. {remedy}"
-    _refuse(source, list(unknown.values()), "label", "was never seen in training", known)
-
-
-def _refuse(source: Reader[Labelled], rows: list[Labelled], kind: str, what: str, remedy: str) -> None:
-    if rows:
-        first, *more = rows
+    if unknown:
+        first, *more = unknown.values()
         others = f" (also: {join_names([each.label for each in more])})" if more else ""
-        raise Sen2ProError(f"{source.name}, {first.place}: {kind} {first.label!r} {what}{others}; {remedy}")
+        raise Sen2ProError(
+            f"{source.name}, {first.place}: label {first.label!r} was never seen in training{others}; the classes are: "
+            f"{join_names(list(classes))}. Correct it, leave such rows out, or train with examples of it"
+        )
 
 
 def _print_measures(probabilities: Array64, truth: Labels, names: list[str]) -> None:

@@ -10,7 +10,7 @@ from sen2pro.cli import options
 from sen2pro.cli.terminal import Console
 from sen2pro.errors import HeadMissing
 
-# Each topic is said in three ways of about the same length: twice exactly, and once vaguely.
+# Each topic has three sentences of about the same length: two exact ones and a vague one.
 TOPICS = [topic for topic in ("music", "weather", "finance", "cooking") for _ in range(3)]
 SENTENCES = [
     "A young man plays the guitar on a street corner.",
@@ -44,7 +44,7 @@ def demo(
         both = model.join(parts)
         try:
             scores = [f"{score:.0f}" for score in model.specificity(SENTENCES).score]
-        except HeadMissing:  # another model, whose percentiles nobody has fitted
+        except HeadMissing:  # another model, without fitted percentiles
             scores = []
     similarity = model.similarity(both, both)
     np.fill_diagonal(similarity, -np.inf)
@@ -66,7 +66,7 @@ def demo(
     topics = f"The nearest sentence has the same topic for {sum(right)} of {len(SENTENCES)}."
     meaning = "model, data: total variances; what dropout changes, and what editing one word changes."
     vague = "The third of each topic is the vague one, at the same length."
-    specific = "specificity: more specific than so many % of English sentences.\n" if scores else ""
+    specific = "specificity: 80 means more specific than 80 % of English sentences.\n" if scores else ""
     console.print(f"{vague} {topics}\n{specific}{meaning}", highlight=False)
     if find_spec("matplotlib") is None:
         console.print("No picture: matplotlib is missing. pip install 'sen2pro\\[plot]'", style="yellow")
@@ -82,19 +82,16 @@ def _draw(gaussian: Any, path: Path) -> None:
     from matplotlib.patches import Ellipse
 
     from sen2pro.calibration.report import panels
+    from sen2pro.server.mapping import ellipses, project
 
-    centred = gaussian.mean - gaussian.mean.mean(axis=0)
-    axes = np.linalg.svd(centred, full_matrices=False)[2][:2]  # (2, k)
-    points = centred @ axes.T
+    points, covariances = project(gaussian)
     figure, (plot, legend) = panels(2, 6, 6)
-    for i, (x, y) in enumerate(points):
-        values, vectors = np.linalg.eigh(axes @ (gaussian.variance[i, :, None] * axes.T))
-        angle = np.degrees(np.arctan2(vectors[1, 0], vectors[0, 0]))
+    for i, ((x, y), (long, short, angle)) in enumerate(zip(points, ellipses(covariances), strict=True)):
         topic, number = i // 3, f"{i + 1}"
         colour = f"C{topic}"
-        for deviations, alpha in ((2, 0.12), (1, 0.3)):
-            width, height = 2 * deviations * np.sqrt(values)
-            plot.add_patch(Ellipse((x, y), width, height, angle=angle, color=colour, alpha=alpha, linewidth=0))
+        for scale, alpha in ((2, 0.12), (1, 0.3)):  # two standard deviations, and one
+            shape = Ellipse((x, y), scale * long, scale * short, angle=angle, color=colour, alpha=alpha, linewidth=0)
+            plot.add_patch(shape)
         plot.plot(x, y, ".", color=colour, markersize=3)
         others = points[i] - np.delete(points, i, axis=0)
         away = others[np.linalg.norm(others, axis=1).argmin()]

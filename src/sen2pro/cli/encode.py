@@ -23,17 +23,16 @@ if TYPE_CHECKING:
 _MOST_SHOWN = 100  # rows that were skipped
 
 
-@options.with_settings()
+@options.with_settings(more={"reading": options.Reading})
 def encode(
     settings: options.Chosen,
+    reading: options.Chosen,
     input: Annotated[list[str], Argument(help=f"{options.INPUT}: files, a folder or a pattern; - is standard input.")],
     output: Annotated[str, Argument(help="A .parquet or .safetensors file; with --shards a new folder.")],
-    column: options.Column = None,
-    longest_line: options.LongestLine = LONGEST_LINE,
-    id_column: Annotated[str | None, Option(help="Column with ids to keep (Parquet output).")] = None,
-    keep_column: Annotated[list[str] | None, Option(help="Another column to keep; may be repeated.")] = None,
+    keep_column: Annotated[
+        list[str] | None, Option(help="Another column to keep (Parquet output); may be repeated.")
+    ] = None,
     text: Annotated[bool, Option(help="Keep the sentences in the file (Parquet output).")] = True,
-    skip_blank: options.SkipBlank = False,
     on_error: Annotated[str, Option(help="For a row that cannot be read or encoded: fail or skip.")] = "fail",
     shards: Annotated[bool, Option("--shards", help="Write a folder of Parquet files.")] = False,
     workers: options.Workers = None,
@@ -53,9 +52,8 @@ def encode(
 
     with options.notes() as gathered:
         done = encode_files(
-            lambda: options.load(**settings), input, output, column=column, id_column=id_column, keep=keep_column or (),
-            text=text, skip_blank=skip_blank, on_error=on_error, shards=shards, workers=workers or 1,
-            restart=restart, overwrite=overwrite, batch_size=batch_size, longest_line=longest_line,
+            lambda: options.load(**settings), input, output, keep=keep_column or (), text=text, on_error=on_error,
+            shards=shards, workers=workers or 1, restart=restart, overwrite=overwrite, batch_size=batch_size, **reading,
         )  # fmt: skip
     console, report = Console(), done.report
     console.say(str(done))
@@ -63,7 +61,7 @@ def encode(
         console.say(f"skipped: {place}: {why}", style="yellow")
     if report.skipped_rows > _MOST_SHOWN:
         console.say(f"and {report.skipped_rows - _MOST_SHOWN:,} more", style="yellow")
-    options.report([*gathered, *options.notes_of(done)], done.signature, far=report.far, total=report.rows)
+    options.report(gathered, done.signature, done=done)
 
 
 def show(

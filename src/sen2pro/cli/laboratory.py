@@ -1,4 +1,4 @@
-"""The commands of the laboratory, a distribution of its own: named here, loaded only when they are called."""
+"""The commands of the laboratory, a separate distribution: named here, loaded only when they are called."""
 
 from __future__ import annotations
 

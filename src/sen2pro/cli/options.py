@@ -7,7 +7,7 @@ import reprlib
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import Field, fields
+from dataclasses import Field, dataclass, fields
 from functools import wraps
 from inspect import Parameter, Signature, signature
 from itertools import chain
@@ -19,7 +19,8 @@ import typer
 from sen2pro.cli.terminal import Console, in_flags
 from sen2pro.errors import HeadMissing, Sen2ProError, Sen2ProWarning, TruncationWarning, one_of
 from sen2pro.io.atomic import check_path
-from sen2pro.settings import Settings
+from sen2pro.io.rows import LONGEST_LINE
+from sen2pro.settings import Settings, option
 
 if TYPE_CHECKING:
     from sen2pro.jobs import Summary
@@ -35,9 +36,9 @@ IN_ONE_PASS = ("model", "head", "pooling", "device", "revision", "trust_remote_c
 _FIELDS = {each.name: each for each in fields(Settings)}
 NAMES = tuple(name for name, each in _FIELDS.items() if each.metadata["help"])
 COLUMN = "Column with the sentences. (default: text, sentence or the only one)"
+LONGEST = "Maximum number of bytes of a line, or of a field of a table."
 Column = Annotated[str | None, typer.Option("--column", "-c", help=COLUMN)]
-LongestLine = Annotated[int, typer.Option(help="Maximum number of bytes of a line, or of a field of a table.", min=1)]
-SkipBlank = Annotated[bool, typer.Option("--skip-blank", help="Skip blank sentences.")]
+LongestLine = Annotated[int, typer.Option(help=LONGEST, min=1)]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the output if it exists.")]
 Workers = Annotated[int | None, typer.Option(help="Number of processes, each with one thread.", min=1)]
 Restart = Annotated[bool, typer.Option("--restart", help="Delete an unfinished run and start again.")]
@@ -55,9 +56,14 @@ PairMethod = Annotated[
 ]
 
 
-def reading(column: str | None, id_column: str | None, skip_blank: bool, longest_line: int) -> dict[str, Any]:
-    """Return how to read a file of sentences: arguments of `sentences`."""
-    return {"column": column, "id_column": id_column, "skip_blank": skip_blank, "longest_line": longest_line}
+@dataclass
+class Reading:
+    """How a command reads a file of sentences: arguments of `sentences`."""
+
+    column: str | None = option(None, COLUMN, flags=("--column", "-c"))
+    id_column: str | None = option(None, "Column with ids. (default: none, or the numbers of the rows)")
+    skip_blank: bool = option(False, "Skip blank sentences.", bool, ("--skip-blank",))
+    longest_line: int = option(LONGEST_LINE, LONGEST, int)
 
 
 def _option(each: Field[Any]) -> Parameter:
@@ -65,8 +71,8 @@ def _option(each: Field[Any]) -> Parameter:
     if isinstance(default, tuple):  # may be given again
         default = None
     kind = about["kind"] if default is not None else about["kind"] | None
-    option = typer.Option(*about["flags"], help=about["help"])
-    return Parameter(each.name, Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, option])
+    flags = typer.Option(*about["flags"], help=about["help"])
+    return Parameter(each.name, Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, flags])
 
 
 def with_settings(
@@ -74,7 +80,8 @@ def with_settings(
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Give a command the options of `Settings` (all, or some); it gets them as its argument `settings`.
 
-    `more` names further arguments, each with a dataclass whose fields are options in the same way.
+    `more` names further arguments, each with a dataclass whose fields are options in the same way. Options that were
+    not given, and have no default, are not in it.
     """
     names = [name for name in only or NAMES if name not in without]
     others = {argument: fields(kind) for argument, kind in (more or {}).items()}
@@ -82,13 +89,14 @@ def with_settings(
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         @wraps(command)
         def run(**given: Any) -> None:
-            settings = {name: given.pop(name) for name in names}
-            if "samples" in settings:
-                settings["samples"] = parse_samples(settings["samples"])
             for argument, chosen in others.items():
                 values = {each.name: given.pop(each.name) for each in chosen}
                 given[argument] = {name: value for name, value in values.items() if value is not None}
-            command(**given, settings=settings)
+            if names:
+                given["settings"] = {name: given.pop(name) for name in names}
+                if "samples" in names:
+                    given["settings"]["samples"] = parse_samples(given["settings"]["samples"])
+            command(**given)
 
         made = {"settings", *others}
         own = [each for each in signature(command, eval_str=True).parameters.values() if each.name not in made]
@@ -141,7 +149,7 @@ def load_for_pairs(method: str, settings: dict[str, Any]) -> Sen2Pro:
 
 
 def check_output(output: str, suffixes: Sequence[str], inputs: Sequence[str] = (), *, overwrite: bool = True) -> Path:
-    """Return the path of a file to be written; what is wrong with it is said before the work."""
+    """Return the path of a file to be written, or raise before the work why it cannot be."""
     path = check_path(output)
     one_of("file suffix", path.suffix.lower(), suffixes)
     if path.is_dir():
@@ -158,7 +166,7 @@ def check_output(output: str, suffixes: Sequence[str], inputs: Sequence[str] = (
 def encode_first(workers: int | None, *, restart: bool, encoded: bool) -> bool:
     """Return whether a command encodes its input into files before it uses them; `encoded`: the input is encoded."""
     if workers is not None and encoded:
-        raise Sen2ProError("with --encoded nothing is left to encode; leave --workers out")
+        raise Sen2ProError("with --encoded there is nothing left to encode; leave --workers out")
     if restart and workers is None:
         raise Sen2ProError("--restart is for runs with --workers; other runs leave no parts behind")
     return workers is not None
@@ -181,21 +189,23 @@ def together(gathered: list[Sen2ProWarning], total: int) -> list[Sen2ProWarning]
     return [*others, *(TruncationWarning(sum(note.count for note in cut), total, one.limit) for one in cut[:1])]
 
 
-def notes_of(done: Summary) -> list[Sen2ProWarning]:
-    """Return the warnings of a run that encoded files: about texts that were cut, and all others."""
-    report = done.report
-    cut = [TruncationWarning(report.cut, report.rows, report.limit)] if report.cut else []
-    return [*map(Sen2ProWarning, report.notes), *cut]
-
-
 def signature_in_one_pass(model: Any) -> object:
     """Return the signature of an answer that takes one pass if the model has a head, whatever its method is."""
     return (model.in_one_pass() or model).signature()
 
 
-def report(gathered: list[Sen2ProWarning], signature: object, *, far: int = 0, total: int = 0) -> None:
-    """Print each warning once, one for sentences far from all that the head knows, and the signature."""
+def report(
+    gathered: Sequence[Sen2ProWarning], signature: object, *, far: int = 0, total: int = 0, done: Summary | None = None
+) -> None:
+    """Print each warning once, one for sentences far from all that the head knows, and the signature.
+
+    `done` is a run that encoded files and has further warnings.
+    """
     console, texts = Console(), [*map(str, gathered)]
+    if done is not None:
+        run = done.report
+        far, total = run.far, run.rows
+        texts += [*run.notes, *([str(TruncationWarning(run.cut, run.rows, run.limit))] if run.cut else [])]
     if far:
         texts.append(
             f"{far} of {total} sentences are far from all that the head was fitted on (coverage below 0.01); sample "

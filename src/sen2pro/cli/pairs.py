@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated
 
@@ -23,7 +22,6 @@ from sen2pro.settings import CERTAINTY
 if TYPE_CHECKING:
     from sen2pro.calibration import MatchConfidence
     from sen2pro.calibration.guarantee import Rule
-    from sen2pro.calibration.pairs import Matches
 
 PICTURE = "reliability.png"
 _PRECISIONS = (0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
@@ -81,20 +79,6 @@ def _guaranteed(confidence: MatchConfidence, precision: float) -> str:
     return f"match from a probability of {rule.threshold:.4f} on: {100 * rule.share:.1f} % of the pairs"
 
 
-@dataclass
-class _Counts:
-    """What `sen2pro match` counts over a file."""
-
-    verdicts: Counter[str] = field(default_factory=Counter)
-    far: Counter[str] = field(default_factory=Counter)  # verdicts of pairs that the head does not know
-    known: int = 0  # pairs that the confidence was fitted on
-
-    def add(self, found: Matches) -> None:
-        self.verdicts.update(found.verdict)
-        self.far.update(word for word, is_far in zip(found.verdict, found.uncovered, strict=True) if is_far)
-        self.known += 0 if found.fitted_on is None else int(found.fitted_on.sum())
-
-
 @options.with_settings(without=("method", "precision"))
 def match(
     settings: options.Chosen,
@@ -127,7 +111,7 @@ def match(
         raise Sen2ProError(f"there are no pairs in {pairs}")
     from sen2pro.calibration import MatchConfidence
 
-    counts = _Counts()
+    verdicts, far, known = Counter[str](), Counter[str](), 0  # far: verdicts of pairs that the head does not know
     with options.notes() as gathered:
         fitted = MatchConfidence.load(confidence, model=options.load_for_pairs(method, settings))
         rule = fitted.threshold(precision=precision, certainty=certainty, uncovered=uncovered)
@@ -137,42 +121,42 @@ def match(
                 found = fitted.match(*sides, rule, uncovered=uncovered)
                 for *row, verdict in zip(*sides, found.probability.tolist(), found.verdict, strict=True):
                     write(dict(zip(_COLUMNS, (*row, verdict or None), strict=True)))
-                counts.add(found)
+                verdicts.update(found.verdict)
+                far.update(word for word, is_far in zip(found.verdict, found.uncovered, strict=True) if is_far)
+                known += 0 if found.fitted_on is None else int(found.fitted_on.sum())
                 advance(len(chunk))
-    total = counts.verdicts.total()
-    Console().say(f"{total} pair{'s' * (total != 1)} -> {output}: {_summary(counts, rule, precision, certainty)}")
-    withholds = rule is not None and not uncovered
-    gathered += map(Sen2ProWarning, _warnings(counts, fitted.state.digests is None, withholds))
+    total = verdicts.total()
+    Console().say(f"{total} pair{'s' * (total != 1)} -> {output}: {_summary(verdicts, far, rule, certainty)}")
+    withheld = ", so none of them is a yes (--uncovered allows it)" if rule is not None and not uncovered else ""
+    is_unknown = fitted.state.digests is None
+    gathered += map(Sen2ProWarning, _warnings(total, None if is_unknown else known, far.total(), withheld))
     options.report(options.together(gathered, 2 * total), fitted.signature)
 
 
-def _summary(counts: _Counts, rule: Rule | None, precision: float, certainty: float) -> str:
+def _summary(verdicts: Counter[str], far: Counter[str], rule: Rule | None, certainty: float) -> str:
     if rule is None:
         return "probabilities without a verdict"
-    verdicts, far = counts.verdicts, counts.far
     withheld = f" ({far['unsure']} of text that the head does not know)" if far["unsure"] else ""
     return (
         f"{verdicts['yes']} yes, {verdicts['unsure']} unsure{withheld}, {verdicts['no']} no\n"
-        f"A yes starts at a probability of {rule.threshold:.4f}. At least {100 * precision:g} % of the yes are a "
+        f"A yes starts at a probability of {rule.threshold:.4f}. At least {100 * rule.target:g} % of the yes are a "
         f"match, with a confidence level of {100 * certainty:g} %, for pairs like those of sen2pro calibrate. Nothing "
         "is guaranteed for a no."
     )
 
 
-def _warnings(counts: _Counts, unknown: bool, withholds: bool) -> Iterator[str]:
+def _warnings(total: int, known: int | None, far: int, withheld: str) -> Iterator[str]:
     """Yield the warnings about pairs for which the guarantee does not hold."""
-    total, far = counts.verdicts.total(), counts.far.total()
-    if counts.known:
+    if known:
         yield (
-            f"{counts.known} of {total} pairs were among those of sen2pro calibrate, so their probabilities are "
+            f"{known} of {total} pairs were among those of sen2pro calibrate, so their probabilities are "
             "overconfident. The guarantee does not hold for them; leave them out when you count"
         )
-    elif unknown:
+    elif known is None:
         yield "this confidence does not list the pairs it was fitted on; calibrate again"
     if far:
         yield (
             f"{far} of {total} pairs have a sentence far from the text that the head was fitted on, such as another "
-            "language or length; their probabilities may be wrong"
-            + (", so none of them is a yes (--uncovered allows it)" if withholds else "")
-            + ". Calibrate and match with --method sampling, or with a head for such text (sen2pro distill)"
+            f"language or length; their probabilities may be wrong{withheld}. Calibrate and match with --method "
+            "sampling, or with a head for such text (sen2pro distill)"
         )

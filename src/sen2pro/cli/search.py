@@ -16,7 +16,6 @@ from sen2pro.cli import options
 from sen2pro.cli.terminal import Console, in_flags
 from sen2pro.errors import Sen2ProError, Sen2ProWarning, one_of
 from sen2pro.io.inputs import Reader, Record, sentences
-from sen2pro.io.rows import LONGEST_LINE
 from sen2pro.io.tables import SUFFIXES, new_table
 from sen2pro.progress import progress
 from sen2pro.settings import CERTAINTY
@@ -62,35 +61,33 @@ _Metadata = Annotated[
 ]
 
 
-@options.with_settings(*options.IN_ONE_PASS)
+@options.with_settings(*options.IN_ONE_PASS, more={"reading": options.Reading})
 def index(
     settings: options.Chosen,
+    reading: options.Chosen,
     input: options.OneInput,
     output: Annotated[str, Argument(help="A new folder, or an address: postgresql://... or qdrant://...")],
-    column: options.Column = None,
-    id_column: Annotated[str | None, Option(help="Column with ids. (default: the number of the row, from 0)")] = None,
     metadata: _Metadata = None,
     name: options.Name = "sen2pro",
     kind: _Kind = None,
     rerank: _Rerank = None,
     encoded: options.Encoded = False,
     duplicates: Annotated[str, Option(help="refuse or replace duplicate ids.")] = "refuse",
-    skip_blank: options.SkipBlank = False,
-    longest_line: options.LongestLine = LONGEST_LINE,
     overwrite: options.Overwrite = False,
     workers: options.Workers = None,
     restart: options.Restart = False,
 ) -> None:
     """Make an index of a file, for sen2pro search.
 
-    Memory holds the index and nothing else that grows. With an address the texts go into a database.
+    Without a column of ids, the id of a text is the number of its row, from 0. Memory holds the index and nothing else
+    that grows. With an address the texts go into a database.
 
     With --workers, the texts are encoded first, into OUTPUT.parts (for a database NAME.parts in the current folder).
     A run that was stopped or killed resumes when you run the same command again. Such a run has no plain vectors, so
     documents are ranked by the cosine of their means.
     """
+    from sen2pro.search.documents import search_model
     from sen2pro.search.index import Index
-    from sen2pro.search.vectors import search_model
 
     first = options.encode_first(workers, restart=restart, encoded=encoded)
     store = _address(output, overwrite)
@@ -98,11 +95,10 @@ def index(
         "store": store, "name": name, "kind": kind, "rerank": rerank, "duplicates": duplicates, "overwrite": overwrite,
         "allow_pickle": settings["allow_pickle"],
     }  # fmt: skip
-    reading = options.reading(column, id_column, skip_blank, longest_line)
     done: Summary | None = None
     with options.notes() as gathered, ExitStack() as until_saved:
         if encoded:
-            if column or id_column:
+            if {"column", "id_column"} & reading.keys():
                 raise Sen2ProError("a file of sen2pro encode has its own columns; leave --column and the like out")
             made = Index.from_file(options.load(**settings), input, metadata=metadata, **make)
         elif first:
@@ -110,32 +106,26 @@ def index(
 
             kept, model = metadata or [], options.load(**settings)
             _check_before(model, kept, make)
-            reading |= {"keep": kept, "workers": workers or 1, "restart": restart}
-            done = until_saved.enter_context(
-                shards_for(search_model(model), input, name if store else output, **reading)
-            )
+            how: dict[str, Any] = {"keep": kept, "workers": workers or 1, "restart": restart, **reading}
+            done = until_saved.enter_context(shards_for(search_model(model), input, name if store else output, **how))
             made = Index.from_file(model, done.output, metadata=kept, **make)
         else:
             source = sentences(input, keep=metadata or (), **reading)
             total = source.count()  # its errors come before the model is loaded
-            made = _build(source, total, options.load(**settings), make, ids=bool(id_column), metadata=bool(metadata))
+            ids = "id_column" in reading
+            made = _build(source, total, options.load(**settings), make, ids=ids, metadata=bool(metadata))
         if store is None:
             made.save(output, overwrite=overwrite)
-    _print_index(made, output, gathered, done)
-
-
-def _print_index(made: Index, output: str, gathered: list[Sen2ProWarning], done: Summary | None) -> None:
     total, signature = len(made), made.signature
     made.close()
     Console().say(f"{total} text{'s' * (total != 1)} -> {output}")
-    notes = [*options.together(gathered, total), *(options.notes_of(done) if done else ())]
-    options.report(notes, signature, far=done.report.far if done else 0, total=total)
+    options.report(options.together(gathered, total), signature, done=done)
 
 
 def _address(output: str, overwrite: bool) -> str | None:
     """Return the address of a database, or None for a folder that an index may be saved to."""
     from sen2pro.search.stores import is_address
-    from sen2pro.search.stores.faiss_folder import check_target
+    from sen2pro.search.stores.faiss import check_target
 
     if is_address(output):
         return output
@@ -158,10 +148,9 @@ def _build(
 
 def _check_before(model: Sen2Pro, metadata: list[str], make: dict[str, Any]) -> None:
     """Raise if the index cannot be made, before hours are spent on encoding."""
-    from sen2pro.search.documents import check_key
+    from sen2pro.search.documents import check_key, describe, prompt_of_documents
     from sen2pro.search.index import DUPLICATES
     from sen2pro.search.stores import check_new
-    from sen2pro.search.vectors import describe, prompt_of_documents
 
     if prompt := prompt_of_documents(model):
         raise Sen2ProError(
@@ -193,11 +182,10 @@ def search(
     """Find texts, each with the probability that it is right, or report that there is no good match."""
     if (batch is None) == (not queries):
         raise Sen2ProError("give a query, or --batch with a file of queries and one for the answers")
-    path = source = None
-    if batch is not None:
-        path = options.check_output(batch[1], SUFFIXES, [batch[0]], overwrite=overwrite)
-        source = sentences(batch[0], column)
-        number = source.count()
+    source, output = batch or (None, "")
+    if source is not None:
+        path, rows = options.check_output(output, SUFFIXES, [source], overwrite=overwrite), sentences(source, column)
+        number = rows.count()
     asked: dict[str, Any] = {"k": hits, "where": _where(where or []), "precision": precision, "certainty": certainty}
     from sen2pro.search.index import Index
 
@@ -209,13 +197,13 @@ def search(
         def ask(texts: list[str]) -> list[Result]:
             return found.search(texts, **asked)
 
-        if source is None or path is None:
+        if source is None:
             results = ask(queries or [])
         else:
             with progress(number, None, threshold=2 * _CHUNK, unit="queries", title="searching") as advance:
-                total, answered = _write_answers(path, ask, source, advance, overwrite=overwrite)
-    if path is not None:
-        Console().say(f"{total} quer{'ies' if total != 1 else 'y'} -> {path}: {answered} with an answer")
+                said = _write_answers(path, ask, rows, advance, overwrite=overwrite)
+    if source is not None:
+        Console().say(said)
     elif as_json:
         for result in results:
             print(json.dumps(result.to_json(), ensure_ascii=False))
@@ -268,8 +256,8 @@ def _print_hits(results: list[Result]) -> None:
 def _write_answers(
     path: Path, ask: Callable[[list[str]], list[Result]], source: Reader[Record], advance: Callable[[float], None], *,
     overwrite: bool,
-) -> tuple[int, int]:  # fmt: skip
-    """Write the answers to a file of queries; return the numbers of queries and of answers."""
+) -> str:  # fmt: skip
+    """Write the answers to a file of queries; return a sentence with the numbers of queries and of answers."""
     total = answered = 0
     whole = path.suffix.lower() == ".jsonl"
     with new_table(path, dict.fromkeys(_ANSWERS) if whole else _ANSWERS, overwrite=overwrite) as write:
@@ -280,7 +268,7 @@ def _write_answers(
             advance(len(records))
         if not total:
             raise Sen2ProError(f"there are no queries in {source.name}")
-    return total, answered
+    return f"{total} quer{'ies' if total != 1 else 'y'} -> {path}: {answered} with an answer"
 
 
 def _answer(result: Result) -> dict[str, str | float | None]:
@@ -292,9 +280,10 @@ def _answer(result: Result) -> dict[str, str | float | None]:
     return row
 
 
-@options.with_settings(*options.IN_ONE_PASS)
+@options.with_settings(*options.IN_ONE_PASS, more={"reading": options.Reading})
 def dedup(
     settings: options.Chosen,
+    reading: options.Chosen,
     input: Annotated[str, Argument(help=f"{options.INPUT}.")],
     output: Annotated[str, Argument(help="A .csv, .tsv or .jsonl file: id, text, keep, group, probability.")],
     precision: Annotated[
@@ -307,19 +296,16 @@ def dedup(
     confidence: Annotated[
         str | None, Option(help="Folder of sen2pro calibrate. (default: built-in probabilities, without a guarantee)")
     ] = None,
-    column: options.Column = None,
-    id_column: Annotated[str | None, Option(help="Column with ids. (default: the number of the row, from 1)")] = None,
     kept_only: Annotated[bool, Option("--kept-only", help="Write only the texts that are kept.")] = False,
-    skip_blank: options.SkipBlank = False,
-    longest_line: options.LongestLine = LONGEST_LINE,
     overwrite: options.Overwrite = False,
 ) -> None:
     """Find near duplicates, keep the first of each group, and list the dropped texts.
 
-    A group has the id of the text that is kept. The probability says how likely a text means the same as that one.
+    A group has the id of the text that is kept. Without a column of ids, the id is the number of the row, from 1. The
+    probability says how likely a text means the same as that one.
     """
     path = options.check_output(output, SUFFIXES, [input], overwrite=overwrite)
-    source = sentences(input, column, id_column, skip_blank=skip_blank, longest_line=longest_line)
+    source = sentences(input, **reading)
     if input == "-":
         raise Sen2ProError("sen2pro dedup reads its input twice, so it takes a file and not standard input")
     number = source.count()

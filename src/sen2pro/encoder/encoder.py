@@ -43,8 +43,7 @@ class Encoder:
         model, tokenizer, device = settings.model, settings.tokenizer, settings.device
         if device is not None and not isinstance(device, (str, torch.device)):
             raise Sen2ProError(f"device must be a text such as 'cpu' or 'cuda', not {short_repr(device)}")
-        named = isinstance(tokenizer, (str, Path)) or hasattr(tokenizer, "model_max_length")
-        if tokenizer is not None and not named:
+        if not (tokenizer is None or isinstance(tokenizer, (str, Path)) or hasattr(tokenizer, "model_max_length")):
             raise Sen2ProError(
                 f"tokenizer must be a tokenizer of transformers or its name, not {short_repr(tokenizer)}"
             )
@@ -58,30 +57,18 @@ class Encoder:
             if device is None:
                 device = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
                 settings = settings.changed(device=device)
-            if (
-                str(device) == "cpu"
-                and self.precision == "float32"
-                and tokenizer is None
-                and not settings.trust_remote_code
-            ):
+            plain = (str(device), self.precision, tokenizer, settings.trust_remote_code)
+            if plain == ("cpu", "float32", None, False):
                 known = known_hash(str(model), self.folder)
                 self._native = load_native(self.folder, known_hash=known, pooling=self.pooling, rate=self.rate)
         self._settings = settings
         if self._native is None:
             self._transformers = TransformersModel(*load_source(settings, self.folder), settings, self.folder)
-        self.name = self._find_name(model)
-        found = self.backend
-        self.unit, self.truncate_dim, self.trained_with_dropout = (
-            found.unit, found.truncate_dim, found.trained_with_dropout
-        )  # fmt: skip
-        self.prompts: Mapping[str, str | None] = dict(found.prompts)
-        self.default_prompt_name = found.default_prompt_name
-
-    def _find_name(self, model: Any) -> str:
         if self.folder is not None:
-            return self.folder.resolve().name if self.folder == Path(model) else str(model)
-        own_name = getattr(self.transformers.network.config, "_name_or_path", "") or type(model).__name__
-        return Path(str(own_name)).name
+            self.name = self.folder.resolve().name if self.folder == Path(model) else str(model)
+        else:
+            own_name = getattr(self.transformers.network.config, "_name_or_path", "") or type(model).__name__
+            self.name = Path(str(own_name)).name
 
     @property
     def transformers(self) -> TransformersModel:
@@ -111,6 +98,11 @@ class Encoder:
         """The backend in use: our own if there is one and the weights are as they were loaded."""
         return self._native if self._native is not None and self.is_as_loaded else self.transformers
 
+    unit: bool = _of_backend("unit")
+    truncate_dim: int | None = _of_backend("truncate_dim")
+    trained_with_dropout: bool = _of_backend("trained_with_dropout")
+    prompts: Mapping[str, str | None] = _of_backend("prompts")
+    default_prompt_name: str | None = _of_backend("default_prompt_name")
     dim: int = _of_backend("dim")
     depth: int = _of_backend("depth")
     max_length: int = _of_backend("max_length")

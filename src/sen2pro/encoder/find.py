@@ -198,11 +198,22 @@ def _check_pickle(pickled: Path, *safe: str) -> None:
         )
 
 
-class _Module(msgspec.Struct):
+class PipelineModule(msgspec.Struct):
     """An entry of modules.json, a file of another library with keys that we need not know."""
 
     type: str
     path: str
+
+
+def modules_of(folder: Path) -> list[PipelineModule]:
+    """Return the modules of a folder of sentence-transformers; nothing for a folder of transformers."""
+    path = folder / "modules.json"
+    return bundle.convert(bundle.load_json(path) if path.is_file() else [], list[PipelineModule], str(path))
+
+
+def json_object(path: Path) -> dict[str, Any]:
+    """Return the JSON object in a file of another library; empty if the file does not exist."""
+    return bundle.read_json(path) if path.is_file() else {}
 
 
 def check_folder(folder: Path, *, allow_pickle: bool = False) -> None:
@@ -211,15 +222,13 @@ def check_folder(folder: Path, *, allow_pickle: bool = False) -> None:
     Only the caller can allow such a folder, with `trust_remote_code=True`; then this is not called.
     """
     _check_network(folder)
-    path = folder / "modules.json"
-    modules = bundle.convert(bundle.load_json(path) if path.is_file() else [], list[_Module], str(path))
-    for module in modules:
+    for module in modules_of(folder):
         package, _, name = module.type.rpartition(".")
         if not package.startswith("sentence_transformers.") or name not in _MODULES:
             raise _needs_code(folder, f"modules.json names the class {module.type!r}")
         inner = PurePosixPath(module.path.replace("\\", "/"))
         if inner.is_absolute() or ".." in inner.parts or ":" in module.path:
-            raise Sen2ProError(f"{path}: the path {module.path!r} leads out of the folder")
+            raise Sen2ProError(f"{folder / 'modules.json'}: the path {module.path!r} leads out of the folder")
         if folder / inner != folder:
             _check_network(folder / inner)
         pickled = folder / inner / "pytorch_model.bin"
@@ -235,29 +244,24 @@ def _check_network(folder: Path) -> None:
             "both yourself and pass the model object; or pass trust_remote_code=True if you trust the folder's source"
         )
     for file, names in _PATHS.items():
-        content = _object(folder / file)
+        content = json_object(folder / file)
         for name in names:
             if content.get(name):
                 raise _needs_code(folder, f"{file} sets {name!r}, which may name files outside the folder")
-    config = _object(folder / "config.json")
+    config = json_object(folder / "config.json")
     activation = config.get("activation_function")
     if isinstance(activation, str) and "." in activation and not _ACTIVATION.fullmatch(activation):
         raise _needs_code(folder, f"config.json names the activation {activation!r}")
     _check_implementations(folder, "config.json", config)
     for path in sorted(folder.rglob("*.index.json")):
-        parts: Any = _object(path).get("weight_map")
+        parts: Any = json_object(path).get("weight_map")
         if parts is None:
             continue
         for name in sorted(set(bundle.convert(parts, dict[str, str], f"{path}: 'weight_map'").values())):
             if Path(name).name != name or "\\" in name:
                 raise Sen2ProError(f"{path}: {name!r} leads out of the folder")
     for path in sorted(folder.glob("sentence_*_config.json")):
-        _check_transformer(folder, path.name, _object(path))
-
-
-def _object(path: Path) -> dict[str, Any]:
-    """Return the JSON object in a file of another library; empty if the file does not exist."""
-    return bundle.read_json(path) if path.is_file() else {}
+        _check_transformer(folder, path.name, json_object(path))
 
 
 def _check_transformer(folder: Path, file: str, config: dict[str, Any]) -> None:
@@ -299,17 +303,15 @@ def check_types(folder: Path) -> None:
     Models for images and sound may be put together from others, which transformers asks the hub for. To know the types
     takes an import of transformers, so this is for folders that it will load. `trust_remote_code=True` allows others.
     """
-    path = folder / "modules.json"
-    modules = bundle.load_json(path) if path.is_file() else [{"type": "Transformer", "path": ""}]
-    for module in modules:
-        if module["type"].rpartition(".")[2] == "Transformer":
-            _check_type(folder / module["path"] / "config.json")
+    for module in modules_of(folder) or [PipelineModule("Transformer", "")]:
+        if module.type.rpartition(".")[2] == "Transformer":
+            _check_type(folder / module.path / "config.json")
 
 
 def _check_type(path: Path) -> None:
     from transformers import CONFIG_MAPPING, AutoConfig
 
-    config = _object(path)
+    config = json_object(path)
     kind = config.get("model_type")
     kind = bundle.convert(kind, str, f"{path}: 'model_type'")
     parts = CONFIG_MAPPING[kind].sub_configs.values() if kind in _text_types() else ()

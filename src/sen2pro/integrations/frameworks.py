@@ -11,9 +11,9 @@ from sen2pro.calibration.defaults import FittedCalibration, load_search_confiden
 from sen2pro.calibration.hits import SearchConfidence
 from sen2pro.errors import Sen2ProError, short_repr
 from sen2pro.model import Sen2Pro
+from sen2pro.search.documents import Side, prompt_name
 from sen2pro.search.index import Index
 from sen2pro.search.results import Hit, Result
-from sen2pro.search.vectors import Side, prompt_name
 from sen2pro.settings import CERTAINTY
 from sen2pro.validation import Array, parse_fraction
 

@@ -18,7 +18,7 @@ from sen2pro.distances import METRICS
 from sen2pro.errors import Sen2ProError, one_of
 from sen2pro.gaussian import Gaussian
 from sen2pro.model import Sen2Pro
-from sen2pro.search.vectors import prompt_name
+from sen2pro.search.documents import prompt_name
 from sen2pro.validation import Array
 
 

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Sequence
-from typing import Any
 
+import pyarrow as pa
+import torch
 from ray.data import ActorPoolStrategy, Dataset
 
 from sen2pro.errors import Sen2ProError, one_of
@@ -58,62 +59,47 @@ def encode_dataset(
     least, most = (actors, actors) if isinstance(actors, int) else actors
     check_whole("actors", least, 1)
     pool = ActorPoolStrategy(min_size=least, max_size=check_whole("actors", most, least))
-    arguments = (pickle.dumps(settings), column, _threads(cpus), on_error == "skip")
+    arguments = (pickle.dumps(settings), column, max(1, int(cpus)), on_error == "skip")
     return dataset.map_batches(
         _BatchEncoder, fn_constructor_args=arguments, compute=pool, num_cpus=cpus, num_gpus=gpus,
         batch_size=check_whole("batch_size", batch_size, 1), batch_format="pyarrow",
     )  # fmt: skip
 
 
-def _threads(cpus: float) -> int:
-    return max(1, int(cpus))
-
-
-def _load(pickled: bytes, threads: int) -> Sen2Pro:
-    """Load a model in an actor, with as many threads as the actor has CPUs."""
-    import torch
-
-    torch.set_num_threads(threads)
-    return load_model(pickle.loads(pickled))
-
-
 class _BatchEncoder:
     """The actor class of `encode_dataset`."""
 
     def __init__(self, pickled: bytes, column: str, threads: int, skip: bool) -> None:
-        self._model, self._column = _load(pickled, threads), column
+        torch.set_num_threads(threads)  # as many as the actor has CPUs
+        self._model, self._column = load_model(pickle.loads(pickled)), column
         self._how = RowOptions(texts=False, skip_faults=skip)
 
-    def __call__(self, table: Any) -> Any:
-        import pyarrow as pa
-
+    def __call__(self, table: pa.Table) -> pa.Table:
         if self._column not in table.column_names:
             raise Sen2ProError(f"there is no column {self._column!r}, only: {', '.join(table.column_names)}")
         taken = [name for name in COLUMNS if name in table.column_names and name not in ("id", "text")]
         if taken:
             raise Sen2ProError(f"the dataset has a column {taken[0]!r} already; rename it")
         rows, left_out = _rows(table.column(self._column).to_pylist(), self._how.skip_faults)
-        kept = [number for number in range(len(table)) if number not in left_out]
         if rows:
-            piece, report = encode_chunk(self._model, rows, RowOptions(texts=False, skip_faults=self._how.skip_faults))
-            poisoned = {int(place.rsplit(" ", 1)[1]) for place, _ in report.skipped}
-            kept = [number for number in kept if number not in poisoned]
+            piece, report = encode_chunk(self._model, rows, self._how)
+            left_out |= {int(place.rsplit(" ", 1)[1]) for place, _ in report.skipped}
+        kept = [number for number in range(len(table)) if number not in left_out]
         if not kept:  # an empty batch has the columns of a full one
             piece, _ = encode_chunk(self._model, [("", Record(None, "a", ""))], RowOptions(texts=False))
-            piece = piece[:0]
         result = table.take(kept) if len(kept) < len(table) else table
-        columns: dict[str, Any] = {"total_variance": piece.variance.sum(axis=-1, dtype=float), **piece.totals}
+        columns = {"total_variance": piece.variance.sum(axis=-1, dtype=float), **piece.totals}
         if piece.coverage is not None:
             columns["coverage"] = piece.coverage
         for name, numbers in columns.items():
-            result = result.append_column(name, pa.array(numbers))
+            result = result.append_column(name, pa.array(numbers[: len(kept)]))
         for name in ("mean", "variance"):
-            flat = pa.array(getattr(piece, name).reshape(-1))
+            flat = pa.array(getattr(piece, name)[: len(kept)].reshape(-1))
             result = result.append_column(name, pa.FixedSizeListArray.from_arrays(flat, piece.mean.shape[-1]))
         return result
 
 
-def _rows(texts: Sequence[Any], skip: bool) -> tuple[list[tuple[str, Record]], set[int]]:
+def _rows(texts: Sequence[object], skip: bool) -> tuple[list[tuple[str, Record]], set[int]]:
     """Return texts as rows to encode, each named by its number in the batch, and the numbers of those that are none."""
     faulty = {number for number, text in enumerate(texts) if not isinstance(text, str) or not text.strip()}
     if faulty and not skip:

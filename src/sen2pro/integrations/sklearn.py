@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 
-from sen2pro.classification.classifier import load_encoder
+from sen2pro.classification.classifier import EncoderCache
 from sen2pro.errors import Sen2ProError, one_of, short_repr
 from sen2pro.model import Sen2Pro
 from sen2pro.settings import DEFAULT_MODEL
@@ -43,7 +43,7 @@ class Sen2ProVectorizer(TransformerMixin, BaseEstimator):  # type: ignore[misc] 
     ['plain0', 'plain1']
     """
 
-    _loaded: dict[str, Sen2Pro]  # the encoder that was loaded last, shared with all clones
+    _cache: EncoderCache  # shared with all clones
 
     def __init__(
         self, model: str | Path | Sen2Pro = DEFAULT_MODEL, *, features: str = "plain", batch_size: int | None = None
@@ -74,27 +74,17 @@ class Sen2ProVectorizer(TransformerMixin, BaseEstimator):  # type: ignore[misc] 
     def _encoder(self) -> Sen2Pro:
         one_of("features", self.features, FEATURES)
         check_batch_size(self.batch_size)
-        if isinstance(self.model, Sen2Pro):
-            return self.model
-        if not isinstance(self.model, (str, Path)):
+        if not isinstance(self.model, (str, Path, Sen2Pro)):
             raise Sen2ProError(f"model is a hub id, a folder or a Sen2Pro, not {short_repr(self.model)}")
-        loaded: dict[str, Sen2Pro] = self.__dict__.setdefault("_loaded", {})
-        if str(self.model) not in loaded:
-            encoder = load_encoder(self.model, "auto", None, "both", 0)
-            loaded.clear()
-            loaded[str(self.model)] = encoder
-        return loaded[str(self.model)]
+        cache: EncoderCache = self.__dict__.setdefault("_cache", EncoderCache())
+        return cache.load(self.model)
 
     def __sklearn_clone__(self) -> Sen2ProVectorizer:
         clone = type(self)(self.model, features=self.features, batch_size=self.batch_size)
-        # The encoder is shared: it does not change, and copying it would take its space once for each fold.
-        clone._loaded = self.__dict__.setdefault("_loaded", {})
+        clone._cache = self.__dict__.setdefault("_cache", EncoderCache())
         if hasattr(self, "_sklearn_output_config"):
             clone._sklearn_output_config = dict(self._sklearn_output_config)
         return clone
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in super().__getstate__().items() if name != "_loaded"}
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -65,7 +65,7 @@ def save(
     folder.mkdir(parents=True, exist_ok=True)
     if arrays:
         write_arrays(folder / f"{name}.safetensors", arrays)
-    content = msgspec.to_builtins(config)
+    content = msgspec.to_builtins(config, enc_hook=lambda number: number.item())  # of numpy
     content[DIGEST] = digest_of(content, arrays)
     write_text(folder / f"{name}.json", json.dumps(content, indent=2, ensure_ascii=False) + "\n")
 

@@ -23,7 +23,7 @@ from sen2pro.io import bundle, shards
 from sen2pro.io.atomic import check_path, replacing
 from sen2pro.io.bundle import ContentDigest
 from sen2pro.io.rows import column_values, open_parquet, parquet_batches
-from sen2pro.io.shards import DIGEST, SIGNATURE, SINGLE, VECTORS, Outline, outline
+from sen2pro.io.shards import DIGEST, SIGNATURE, SINGLE, VECTORS, Outline, outline, signature_in
 from sen2pro.signature import Signature
 from sen2pro.validation import Array, as_list, check_numbers, check_text, place
 
@@ -63,16 +63,6 @@ class GaussianBatch:
 
     def __len__(self) -> int:
         return len(self.mean)
-
-    def __getitem__(self, rows: slice) -> GaussianBatch:
-        kept = {name: getattr(self, name) for name in (*VECTORS, "coverage", "ids", "texts")}
-        cut: dict[str, Any] = {name: None if values is None else values[rows] for name, values in kept.items()}
-        return replace(
-            self,
-            **cut,
-            totals={name: values[rows] for name, values in self.totals.items()},
-            columns={name: values[rows] for name, values in self.columns.items()},
-        )
 
     def write_to(self, writer: GaussianWriter) -> None:
         """Write these rows."""
@@ -293,15 +283,10 @@ def stream(path: str | Path, size: int, *, verify: bool = True) -> Iterator[Gaus
 
     With `verify` the content is compared with its digest after the last batch of each file.
     """
-    path = check_path(path)
-    if shards.is_folder(path):
-        outline(path)
-        for shard in shards.files(path):
-            yield from stream(shard, size, verify=verify)
-        return
-    for batch in _batches(path, outline(path), size, verify=verify, strict=True):
-        _check(batch, path)
-        yield batch
+    for file in outline(path).files:
+        for batch in _batches(file, size, verify=verify, strict=True):
+            _check(batch, file.path)
+            yield batch
 
 
 def read(path: str | Path, *, verify: bool = True) -> GaussianBatch:
@@ -315,29 +300,29 @@ def read(path: str | Path, *, verify: bool = True) -> GaussianBatch:
         raise Sen2ProError(f"there is no file {path}")
     if path.is_file() and _suffix(path) == ".safetensors":
         return _read_tensors(path, verify)
-    found = replace(outline(path), totals=[], kept=())
+    found = outline(path)
     shapes = {name: (found.rows, size)[: 1 + (name in VECTORS)] for name, size in found.sizes.items()}
     numbers: dict[str, Any] = {name: np.empty(shape, np.float32) for name, shape in shapes.items()}
     strings: dict[str, list[str]] = {name: [] for name in found.strings}
     done = 0
-    batches = stream(path, _BATCH, verify=verify) if path.is_dir() else _batches(path, found, _BATCH, verify=verify)
-    for batch in batches:
-        for name, values in numbers.items():
-            values[done : done + len(batch)] = getattr(batch, name)
-        for name, texts in strings.items():
-            texts += getattr(batch, f"{name}s") or ()
-        done += len(batch)
+    for file in found.files:
+        without_more = replace(file, totals=[], kept=())
+        for batch in _batches(without_more, _BATCH, verify=verify, strict=path.is_dir()):
+            for name, values in numbers.items():
+                values[done : done + len(batch)] = getattr(batch, name)
+            for name, texts in strings.items():
+                texts += getattr(batch, f"{name}s") or ()
+            done += len(batch)
     if found.metadata.get(SINGLE) == "true":
         if found.rows != 1:
             raise Sen2ProError(f"{path} says that it holds a single Gaussian, but has {found.rows} rows")
         numbers = {name: values[0] for name, values in numbers.items()}
-    signature = _signature(found.metadata, path)
-    return GaussianBatch(**numbers, signature=signature, ids=strings.get("id"), texts=strings.get("text"))
+    return GaussianBatch(**numbers, signature=found.signature, ids=strings.get("id"), texts=strings.get("text"))
 
 
 def _read_tensors(path: Path, verify: bool) -> GaussianBatch:
     arrays, metadata = bundle.read_header(path)
-    signature = _signature(metadata, path)
+    signature = signature_in(metadata, path)
     single = "mean" in arrays and len(arrays["mean"][1]) == 1
     axes = {"mean": "k", "variance": "k", "coverage": ""} if single else _BATCH_AXES
     known = {name: each for name, each in axes.items() if name in VECTORS or name in arrays}
@@ -349,15 +334,8 @@ def _read_tensors(path: Path, verify: bool) -> GaussianBatch:
         for name, values in numbers.items():
             digest.numbers(name, values)
         rows = mean.size // max(1, mean.shape[-1])
-        _check_digest(path, metadata.get(DIGEST), _digest_of(digest, rows, mean.shape[-1], metadata))
+        _check_digest(path, metadata.get(DIGEST), _digest_of(digest, rows, mean.shape[-1], metadata), strict=False)
     return GaussianBatch(**numbers, signature=signature)
-
-
-def _signature(metadata: Mapping[str, str], path: Path) -> Signature | None:
-    try:
-        return Signature.from_json(metadata[SIGNATURE]) if SIGNATURE in metadata else None
-    except Sen2ProError as error:
-        raise Sen2ProError(f"{path}: {error}") from None
 
 
 def _check(batch: GaussianBatch, path: Path) -> None:
@@ -374,7 +352,7 @@ def _check(batch: GaussianBatch, path: Path) -> None:
         raise Sen2ProError(f"{path}: a total variance is negative or not finite")
 
 
-def _check_digest(path: Path, kept: str | None, found: str, *, strict: bool = False) -> None:
+def _check_digest(path: Path, kept: str | None, found: str, *, strict: bool) -> None:
     """Compare the digest in a file with that of its content; a missing one is a warning, or an error if `strict`."""
     if kept is None and not strict:
         why = "it was written by sen2pro before 0.5 or by another program. Save it again to give it one"
@@ -388,9 +366,9 @@ def _check_digest(path: Path, kept: str | None, found: str, *, strict: bool = Fa
         )
 
 
-def _batches(path: Path, found: Outline, size: int, *, verify: bool, strict: bool = False) -> Iterator[GaussianBatch]:
+def _batches(found: Outline, size: int, *, verify: bool, strict: bool) -> Iterator[GaussianBatch]:
     """Yield the rows of a Parquet file, and compare its digest after the last of them."""
-    digest, done, signature = ContentDigest(), 0, _signature(found.metadata, path)
+    path, signature, digest, done = found.path, found.signature, ContentDigest(), 0
     with open_parquet(path, read_dictionary=found.strings) as file:  # texts that repeat are kept once
         for rows in parquet_batches(file, size, [*found.sizes, *found.strings, *found.totals, *found.kept]):
             _check_rows(path, rows, done, found.kept)

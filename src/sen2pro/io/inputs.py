@@ -5,11 +5,14 @@ from __future__ import annotations
 import glob
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Any, Generic, TypeVar
+
+import xxhash
 
 from sen2pro.errors import Sen2ProError, has_surrogates, one_of, short_repr
 from sen2pro.io.atomic import check_path
@@ -17,11 +20,11 @@ from sen2pro.io.rows import (
     KINDS,
     LONGEST_LINE,
     Choose,
-    Digest,
     Fault,
     Row,
     file_digest,
     kind_of,
+    named_digest,
     printable,
     read_rows,
     shown_name,
@@ -91,7 +94,7 @@ class Reader(Generic[R]):
         """The file as messages name it."""
         return shown_name(self.path)
 
-    def rows(self, start: int = 0, digest: Digest | None = None) -> Iterator[R | Fault]:
+    def rows(self, start: int = 0, digest: xxhash.xxh3_128 | None = None) -> Iterator[R | Fault]:
         """Yield the record of each row, even of a blank one, from row `start` on; see `read_rows`."""
         for row in read_rows(self.path, self._choose, start=start, longest_line=self.longest_line, digest=digest):
             if isinstance(row, Fault):
@@ -301,23 +304,21 @@ def expand(inputs: str | Path | Sequence[str | Path], output: Path | None = None
     found: list[str] = []
     for each in given:
         path = check_path(each)
-        if str(each) == "-" or path.is_file():
+        if str(each) != "-" and path.is_dir():
+            fitting = [str(file) for file in path.iterdir() if _is_input(file)]
+            nothing = f"there is no file of sentences ({', '.join(_SUFFIXES)}) in the folder {path}"
+        elif str(each) == "-" or path.exists():  # or a pipe
             found.append(str(each))
-        elif path.is_dir():
-            names = sorted(str(file) for file in path.iterdir() if _is_input(file) and not _is_written(file, output))
-            if not names:
-                raise Sen2ProError(f"there is no file of sentences ({', '.join(_SUFFIXES)}) in the folder {path}")
-            found += names
-        elif not path.exists() and glob.has_magic(str(each)):
-            fitting = filter(os.path.isfile, glob.glob(str(each), recursive=True))  # noqa: PTH207 (Path.glob refuses absolute patterns)
-            names = sorted(name for name in fitting if not _is_written(Path(name), output))
-            if not names:
-                raise Sen2ProError(f"no file fits the pattern {each}")
-            found += names
-        elif path.exists():
-            found.append(str(each))  # a pipe
+            continue
+        elif glob.has_magic(str(each)):
+            fitting = list(filter(os.path.isfile, glob.glob(str(each), recursive=True)))  # noqa: PTH207 (Path.glob refuses absolute patterns)
+            nothing = f"no file fits the pattern {each}"
         else:
             raise Sen2ProError(f"there is no file {each}")
+        names = sorted(name for name in fitting if not _is_written(Path(name), output))
+        if not names:
+            raise Sen2ProError(nothing)
+        found += names
     if "-" in found and len(found) > 1:
         raise Sen2ProError("standard input (-) cannot be read together with other files")
     twice = [name for name in found if found.count(name) > 1] if len(set(found)) < len(found) else []
@@ -330,15 +331,11 @@ def _is_written(file: Path, output: Path | None) -> bool:
     """Tell whether a run writes this file: one of its parts, or its result; another file of that name is not meant."""
     if output is None:
         return False
-    place = file.resolve()
-    if place.is_relative_to(output.with_name(f"{output.name}.parts").resolve()):
+    if file.resolve().is_relative_to(output.with_name(f"{output.name}.parts").resolve()):
         return True
-    if place != output.resolve() or output.suffix.lower() != ".parquet":
-        return False
-    try:
-        return bool(outline(output).sizes)
-    except Sen2ProError:
-        return False
+    with suppress(Sen2ProError):
+        return file.resolve() == output.resolve() and outline(output).rows >= 0
+    return False
 
 
 def _is_input(file: Path) -> bool:
@@ -347,7 +344,10 @@ def _is_input(file: Path) -> bool:
 
 @dataclass(frozen=True)
 class InputFile:
-    """A file as it was when a run began: bytes and rows, the digest of the bytes, and how it is read."""
+    """A file as it was when a run began: bytes and rows, the digest of the content, and how it is read.
+
+    The same content has other rows as text than as a table.
+    """
 
     name: str
     bytes: int
@@ -356,7 +356,6 @@ class InputFile:
     kind: str = "text"
 
 
-@dataclass
 class Inputs:
     r"""The rows of several files, one after the other; arguments as for `sentences`.
 
@@ -368,21 +367,22 @@ class Inputs:
     ['one', 'two']
     """
 
-    paths: list[str]
-    column: str | None = None
-    id_column: str | None = None
-    keep: tuple[str, ...] = ()
-    skip_blank: bool = False
-    longest_line: int = LONGEST_LINE
-    sources: list[Reader[Record]] = field(init=False)
-
-    def __post_init__(self) -> None:
-        """Open nothing yet, but refuse what cannot be read."""
+    def __init__(
+        self, paths: list[str], column: str | None = None, id_column: str | None = None, keep: Sequence[str] = (),
+        skip_blank: bool = False, longest_line: int = LONGEST_LINE,
+    ) -> None:  # fmt: skip
+        self.paths, self.keep = paths, list(dict.fromkeys(keep))
         for name in self.keep:
             if name in COLUMNS:
                 raise Sen2ProError(f"a column {name!r} cannot be kept: the output has one. Rename yours")
-        options: Mapping[str, Any] = {"skip_blank": self.skip_blank, "longest_line": self.longest_line}
-        self.sources = [sentences(path, self.column, self.id_column, self.keep, **options) for path in self.paths]
+        self.options: dict[str, object] = {
+            "column": column, "id_column": id_column, "keep": self.keep, "skip_blank": skip_blank,
+        }  # fmt: skip
+        """What decides which texts are read from the files."""
+        self.readers = [
+            sentences(path, column, id_column, self.keep, skip_blank=skip_blank, longest_line=longest_line)
+            for path in paths
+        ]
 
     @property
     def lasting(self) -> bool:
@@ -394,14 +394,6 @@ class Inputs:
         found = [Path(path).stat() for path in self.paths]
         return [(each.st_size, each.st_mtime_ns) for each in found]
 
-    def kinds(self) -> list[str]:
-        """Return how each file is read: the same bytes are other rows as text than as a table."""
-        return [source.kind for source in self.sources]
-
-    def digests(self) -> list[str]:
-        """Return the digest of each file."""
-        return [file_digest(path) for path in self.paths]
-
     def scan(self, *, skip_faults: bool) -> tuple[list[InputFile], dict[str, str]]:
         """Read all rows once; return what the files hold, and the types of the columns to keep.
 
@@ -412,9 +404,9 @@ class Inputs:
         sound, first_fault = 0, ""
         show = None if sum(size for size, _ in self.state()) > _LARGE else False
         with progress(None, show, unit="rows", title="reading") as advance:
-            for path, source in zip(self.paths, self.sources, strict=True):
-                total, digest = 0, Digest()
-                for row in source.rows(digest=digest):
+            for path, reader in zip(self.paths, self.readers, strict=True):
+                total, digest = 0, xxhash.xxh3_128()
+                for row in reader.rows(digest=digest):
                     if not isinstance(row, Fault):
                         sound += 1
                         if row.metadata:
@@ -428,30 +420,23 @@ class Inputs:
                         advance(4096)
                 advance(total % 4096)
                 name, size = printable(Path(path).name), Path(path).stat().st_size
-                bytes_read = file_digest(path) if source.kind == "parquet" else digest.value
-                files.append(InputFile(name, size, bytes_read, total, source.kind))
+                content = file_digest(path) if reader.kind == "parquet" else named_digest(digest)
+                files.append(InputFile(name, size, content, total, reader.kind))
         if first_fault and not sound:
             raise Sen2ProError(f"every row is faulty, the first one so: {first_fault}")
         return files, {name: types.get(name, "string") for name in self.keep}
 
     def rows(self, start: int = 0, counts: Sequence[int] = ()) -> Iterator[tuple[str, Record | Fault]]:
         """Yield path and content of each row from row `start` of all on; `counts`, if known, are the rows of each."""
-        skipped, sources = 0, list(self.sources)
+        readers = list(self.readers)
         for count in counts:
-            if skipped + count > start:
+            if count > start:
                 break
-            skipped += count
-            del sources[0]
-        first = start - skipped
-        for source in sources:
-            yield from ((source.name, row) for row in source.rows(first))
-            first = 0
-
-    def options(self) -> Mapping[str, object]:
-        """Return what decides which texts are read from the files."""
-        return {
-            "column": self.column, "id_column": self.id_column, "keep": list(self.keep), "skip_blank": self.skip_blank,
-        }  # fmt: skip
+            start -= count
+            del readers[0]
+        for reader in readers:
+            yield from ((reader.name, row) for row in reader.rows(start))
+            start = 0
 
 
 def _note_types(path: str, row: Record, types: dict[str, str]) -> None:

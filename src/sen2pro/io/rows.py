@@ -9,9 +9,9 @@ import sys
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from io import BufferedReader, FileIO
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any, NamedTuple, cast
@@ -31,6 +31,10 @@ Choose = Callable[[list[str], bool], Sequence[str]]
 """Takes the names of the columns, and whether they are those of one row alone; returns the columns to read."""
 
 
+Lines = Iterator[tuple[int, bytes]]
+"""Number and bytes of each line."""
+
+
 class Row(NamedTuple):
     """The values of the chosen columns, in their order, and the place of the row in the file."""
 
@@ -46,33 +50,25 @@ class Fault:
     why: str
 
 
-class Digest:
-    """The digest of the bytes of a file, block by block.
-
-    >>> Digest().value
-    'xxh3-128:99aa06d3014798d86001c324468d497f'
-    """
-
-    def __init__(self) -> None:
-        self._state = xxhash.xxh3_128()
-
-    def update(self, block: Any) -> None:
-        """Add bytes."""
-        self._state.update(block)
-
-    @property
-    def value(self) -> str:
-        """The digest of all bytes so far."""
-        return f"xxh3-128:{self._state.hexdigest()}"
+Rows = Iterator[Row | Fault]
 
 
 def file_digest(path: str | Path) -> str:
-    """Return the digest of the bytes of a file."""
-    digest = Digest()
-    with Path(path).open("rb") as file:
+    """Return the digest of the content of a file; that of a compressed file is of the unpacked bytes."""
+    digest = xxhash.xxh3_128()
+    with open_binary(path) as file, _whole_archive(str(path)):
         while block := file.read(1 << 20):
             digest.update(block)
-    return digest.value
+    return named_digest(digest)
+
+
+def named_digest(digest: xxhash.xxh3_128) -> str:
+    """Return a digest as files keep it.
+
+    >>> named_digest(xxhash.xxh3_128())
+    'xxh3-128:99aa06d3014798d86001c324468d497f'
+    """
+    return f"xxh3-128:{digest.hexdigest()}"
 
 
 def suffix_of(path: Path) -> str:
@@ -111,13 +107,14 @@ def printable(text: str) -> str:
 
 
 def read_rows(
-    path: str | Path, choose: Choose, *, start: int = 0, longest_line: int = LONGEST_LINE, digest: Digest | None = None
-) -> Iterator[Row | Fault]:
+    path: str | Path, choose: Choose, *, start: int = 0, longest_line: int = LONGEST_LINE,
+    digest: xxhash.xxh3_128 | None = None,
+) -> Rows:  # fmt: skip
     r"""Yield the rows of a file, or of standard input (`-`), from row `start` on (the first is 0).
 
     The suffix tells the kind; any other file is text, of which each line is a row of one value. A fault of one row is a
-    `Fault`, and the next row follows. A fault of the whole file is an error. `digest` is given all bytes of the file
-    while they are read; of a Parquet file it is given nothing.
+    `Fault`, and the next row follows. A fault of the whole file is an error. `digest` is given the content of the file
+    while it is read (see `file_digest`); of a Parquet file it is given nothing.
 
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp()) / "cities.csv"
@@ -131,21 +128,24 @@ def read_rows(
     if kind == "parquet":
         yield from _parquet_rows(path, choose, start, longest_line)
         return
-    with nullcontext(sys.stdin.buffer) if str(path) == "-" else open_binary(path, digest) as file:
-        if kind in ("csv", "tsv"):
-            csv.field_size_limit(longest_line)
-            texts = (text for _, text in lines(file, name, longest_line))
-            yield from islice(_table(texts, "\t" if kind == "tsv" else ",", name, choose), start, None)
-            return
-        for number, line in islice(raw_lines(file, name, longest_line), start, None):
-            place = f"line {number}"
-            try:
-                text = _decoded(line, name, number)
-                values = [text.rstrip("\r\n")] if kind == "text" else _object(text, f"{name}, {place}", choose)
-            except Sen2ProError as error:
-                yield Fault(place, str(error))
-            else:
-                yield Row(place, values)
+    csv.field_size_limit(longest_line)
+    with nullcontext(sys.stdin.buffer) if str(path) == "-" else open_binary(path) as file:
+        found = raw_lines(file, name, longest_line, digest)
+        yield from islice(_READERS[kind](found, name, choose), start, None)
+
+
+def _line_rows(found: Lines, name: str, choose: Choose, values: Callable[[str, str, Choose], list[Any]]) -> Rows:
+    """Yield the rows of a file in which each line is a row, and no line can spoil another one."""
+    for number, line in found:
+        place = f"line {number}"
+        try:
+            yield Row(place, values(_decoded(line, name, number), f"{name}, {place}", choose))
+        except Sen2ProError as error:
+            yield Fault(place, str(error))
+
+
+def _text(text: str, place: str, choose: Choose) -> list[Any]:
+    return [text.rstrip("\r\n")]
 
 
 def _object(text: str, place: str, choose: Choose) -> list[Any]:
@@ -163,8 +163,9 @@ def _chosen(choose: Choose, names: list[str], place: str, *, of_row: bool = Fals
         raise Sen2ProError(f"{place}: {error}") from None
 
 
-def _table(texts: Iterator[str], delimiter: str, name: str, choose: Choose) -> Iterator[Row | Fault]:
+def _table_rows(found: Lines, name: str, choose: Choose, delimiter: str) -> Rows:
     """Yield the rows of a CSV or TSV file."""
+    texts = (_decoded(line, name, number) for number, line in found)
     reader = csv.reader(texts, delimiter=delimiter, strict=True)
     first = 1  # line of the row: fields may hold line ends
     try:
@@ -191,46 +192,32 @@ def _table(texts: Iterator[str], delimiter: str, name: str, choose: Choose) -> I
         raise Sen2ProError(f"{name}, line {first}: {why}") from None
 
 
+# A new kind of file needs its suffixes in KINDS, and a function here.
+_READERS: dict[str, Callable[[Lines, str, Choose], Rows]] = {
+    "text": partial(_line_rows, values=_text),
+    "jsonl": partial(_line_rows, values=_object),
+    "csv": partial(_table_rows, delimiter=","),
+    "tsv": partial(_table_rows, delimiter="\t"),
+}
+
+
 def _check_unique(names: Sequence[str], place: str) -> None:
     repeated = [name for name, times in Counter(names).items() if times > 1]
     if repeated:
         raise Sen2ProError(f"{place}: the column {repeated[0]!r} occurs more than once")
 
 
-@contextmanager
-def open_binary(path: str | Path, digest: Digest | None = None) -> Iterator[IO[bytes]]:
-    """Open a file that is gzipped, xz-compressed or plain, by its suffix.
-
-    `digest` is given all bytes as they are in the file, and the rest of them at the end.
-    """
+def open_binary(path: str | Path) -> IO[bytes]:
+    """Open a file that is gzipped, xz-compressed or plain, by its suffix."""
     path = Path(path)
     kind = _COMPRESSED.get(path.suffix.lower())
     if kind and path.is_file() and not path.stat().st_size:  # Python's gzip takes it for an archive of nothing
         raise Sen2ProError(f"{path} is not a whole {kind} file: it is empty")
-    with ExitStack() as stack:
-        watched = None if digest is None else BufferedReader(_Watched(path, digest), 1 << 20)
-        raw: IO[bytes] = stack.enter_context(watched or path.open("rb"))
-        if kind == "gzip":
-            yield cast("IO[bytes]", stack.enter_context(gzip.open(raw, "rb")))
-        elif kind == "xz":  # by default it would also take the old .lzma format, which has no checksum
-            yield cast("IO[bytes]", stack.enter_context(lzma.open(raw, "rb", format=lzma.FORMAT_XZ)))
-        else:
-            yield raw
-        while digest is not None and raw.read(1 << 20):
-            pass
-
-
-class _Watched(FileIO):
-    """A file whose bytes are given to a digest as they are read."""
-
-    def __init__(self, path: Path, digest: Digest) -> None:
-        super().__init__(path)
-        self._digest = digest
-
-    def readinto(self, buffer: Any) -> int:
-        size = super().readinto(buffer) or 0
-        self._digest.update(memoryview(buffer)[:size])
-        return size
+    if kind == "gzip":
+        return cast("IO[bytes]", gzip.open(path, "rb"))
+    if kind == "xz":  # by default it would also take the old .lzma format, which has no checksum
+        return cast("IO[bytes]", lzma.open(path, "rb", format=lzma.FORMAT_XZ))
+    return path.open("rb")
 
 
 def lines(file: IO[bytes], name: str, longest: int = LONGEST_LINE) -> Iterator[tuple[int, str]]:
@@ -241,10 +228,10 @@ def lines(file: IO[bytes], name: str, longest: int = LONGEST_LINE) -> Iterator[t
     return ((number, _decoded(line, name, number)) for number, line in raw_lines(file, name, longest))
 
 
-def raw_lines(file: IO[bytes], name: str, longest: int = LONGEST_LINE) -> Iterator[tuple[int, bytes]]:
+def raw_lines(file: IO[bytes], name: str, longest: int = LONGEST_LINE, digest: xxhash.xxh3_128 | None = None) -> Lines:
     """Yield number and bytes of each line; arguments as for `lines`."""
     number = 0
-    try:
+    with _whole_archive(name):
         while line := file.readline(longest + 1):
             number += 1
             if len(line) > longest and not line.endswith(b"\n"):
@@ -252,7 +239,16 @@ def raw_lines(file: IO[bytes], name: str, longest: int = LONGEST_LINE) -> Iterat
                     f"{name}, line {number}: longer than {longest:,} bytes; is this a file of lines? Allow longer ones "
                     "with longest_line=..."
                 )
+            if digest is not None:
+                digest.update(line)
             yield number, line
+
+
+@contextmanager
+def _whole_archive(name: str) -> Iterator[None]:
+    """Turn the errors of damaged compressed data into one that names the file."""
+    try:
+        yield
     except (EOFError, zlib.error, lzma.LZMAError, OSError) as error:
         if isinstance(error, OSError) and error.errno is not None:  # the disk, not the archive
             raise
@@ -327,7 +323,7 @@ def machine_trouble(error: BaseException) -> BaseException | None:
     return None
 
 
-def _parquet_rows(path: str | Path, choose: Choose, start: int, longest_text: int) -> Iterator[Row | Fault]:
+def _parquet_rows(path: str | Path, choose: Choose, start: int, longest_text: int) -> Rows:
     """Yield the rows of a Parquet file; groups of rows before `start` are not read."""
     import pyarrow as pa
 
@@ -350,7 +346,7 @@ def _parquet_rows(path: str | Path, choose: Choose, start: int, longest_text: in
             yield from _batch_rows(f"{path}", done - len(rest) + 1, rest, columns, longest_text)
 
 
-def _batch_rows(path: str, first: int, batch: Any, columns: Sequence[str], longest_text: int) -> Iterator[Row | Fault]:
+def _batch_rows(path: str, first: int, batch: Any, columns: Sequence[str], longest_text: int) -> Rows:
     """Yield the rows of a batch, the first of which has the number `first`."""
     faults: dict[int, str] = {}
     values = {}

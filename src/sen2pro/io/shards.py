@@ -7,7 +7,7 @@ out of its folder.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -101,11 +101,6 @@ def manifest(path: Path) -> Manifest:
     return found
 
 
-def files(path: Path) -> list[Path]:
-    """Return the shards of a folder, in their order."""
-    return [path / name(number) for number in range(len(manifest(path).shards))]
-
-
 def write_manifest(
     path: Path, entries: Sequence[Shard], skipped: Sequence[tuple[str, str]], skipped_rows: int = 0
 ) -> str:
@@ -135,24 +130,42 @@ def _whole(entries: Sequence[Shard]) -> str:
 
 @dataclass(frozen=True)
 class Outline:
-    """The description at the end of a Parquet file: numbers per row of each column, names of texts, and metadata."""
+    """The description at the end of a Parquet file: numbers per row of each column, names of texts, and metadata.
 
+    That of a folder holds those of its `shards`.
+    """
+
+    path: Path
     rows: int
     sizes: dict[str, int]
     strings: list[str]
     totals: list[str]
     metadata: dict[str, str]
     kept: tuple[str, ...] = ()
+    shards: tuple[Outline, ...] = ()
 
     @property
     def signature(self) -> Signature | None:
         """How the Gaussians were made."""
-        return Signature.from_json(self.metadata[SIGNATURE]) if SIGNATURE in self.metadata else None
+        return signature_in(self.metadata, self.path)
+
+    @property
+    def files(self) -> tuple[Outline, ...]:
+        """The shards of a folder, in their order, or this file."""
+        return self.shards or (self,)
 
     @property
     def digest(self) -> str | None:
         """The digest that was written with the content."""
         return self.metadata.get(DIGEST)
+
+
+def signature_in(metadata: Mapping[str, str], path: Path) -> Signature | None:
+    """Return the signature in the metadata of a file, if there is one."""
+    try:
+        return Signature.from_json(metadata[SIGNATURE]) if SIGNATURE in metadata else None
+    except Sen2ProError as error:
+        raise Sen2ProError(f"{path}: {error}") from None
 
 
 def outline(path: str | Path) -> Outline:
@@ -169,20 +182,20 @@ def outline(path: str | Path) -> Outline:
         kinds = dict(zip(schema.names, map(str, schema.types), strict=True))
         totals = [name for name in schema.names if name in _TOTALS and kinds[name] in ("float", "double")]
         kept = tuple(name for name in schema.names if name not in COLUMNS and kinds[name] in KEPT_TYPES)
-        return Outline(rows, sizes, [name for name in STRINGS if name in schema.names], totals, metadata, kept)
+        return Outline(path, rows, sizes, [name for name in STRINGS if name in schema.names], totals, metadata, kept)
 
 
 def _folder_outline(path: Path) -> Outline:
     """Read the description of a folder of shards; a shard that is missing, or of another run, is an error."""
-    wanted, places = manifest(path), files(path)
-    found = [outline(file) for file in places]
-    for entry, each, file in zip(wanted.shards, found, places, strict=True):
+    wanted = manifest(path).shards
+    found = tuple(outline(path / name(number)) for number in range(len(wanted)))
+    for entry, each in zip(wanted, found, strict=True):
         if (each.rows, each.digest) != (entry.rows, entry.digest):
-            raise Sen2ProError(f"{file} is not the file that {MANIFEST} lists; write the folder again")
+            raise Sen2ProError(f"{each.path} is not the file that {MANIFEST} lists; write the folder again")
     full = [each for each in found if each.rows] or found[:1]
     if len({(*each.sizes.items(), *each.strings, each.metadata.get(SIGNATURE)) for each in full}) > 1:
         raise Sen2ProError(f"the shards in {path} have different columns or signatures; write the folder again")
-    return replace(full[0], rows=sum(each.rows for each in found))
+    return replace(full[0], path=path, rows=sum(each.rows for each in found), shards=found)
 
 
 def _sizes(schema: Any, path: Path) -> dict[str, int]:

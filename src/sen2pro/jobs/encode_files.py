@@ -16,7 +16,7 @@ from sen2pro.errors import Sen2ProError, one_of
 from sen2pro.io.atomic import FULL_DISK, check_path
 from sen2pro.io.gaussians import GaussianBatch, GaussianWriter
 from sen2pro.io.inputs import InputFile, Inputs, expand
-from sen2pro.io.rows import LONGEST_LINE
+from sen2pro.io.rows import LONGEST_LINE, file_digest
 from sen2pro.jobs import workers as encoders
 from sen2pro.jobs.run_folder import Plan, RunFolder, check_output, tidy, write_pieces
 from sen2pro.jobs.workers import NOTE, Model, RowOptions, RowsReport, Unit, cut_into_units, encode_unit, load_model
@@ -112,7 +112,7 @@ def encode_files(
     tables = kind != "safetensors"
     if not tables and (id_column or keep):
         raise Sen2ProError("ids and columns are kept in Parquet files only; name the output .parquet")
-    found = Inputs(expand(inputs, path), column, id_column, tuple(dict.fromkeys(keep)), skip_blank, longest_line)
+    found = Inputs(expand(inputs, path), column, id_column, keep, skip_blank, longest_line)
     options = RowOptions(bool(id_column), text and tables, {}, batch_size, on_error == "skip")
     return _Run(model, found, path, kind, options, workers, restart, overwrite, show_progress_bar).go()
 
@@ -140,7 +140,7 @@ def shards_for(
     ((2, 384), False)
     """
     path = _named(output)
-    found = Inputs(expand(inputs, path), column, id_column, tuple(dict.fromkeys(keep)), skip_blank, longest_line)
+    found = Inputs(expand(inputs, path), column, id_column, keep, skip_blank, longest_line)
     options = RowOptions(bool(id_column))
     with _Run(model, found, path, "shards", options, workers, restart, True, show_progress_bar).parts() as summary:
         yield summary
@@ -236,8 +236,8 @@ class _Run:
         """
         if resumes:
             old = folder.read_plan()
-            inputs = self.inputs
-            files: Sequence[InputFile] = folder.known_inputs(old, inputs.digests(), inputs.kinds(), inputs.paths)
+            paths, kinds = self.inputs.paths, [reader.kind for reader in self.inputs.readers]
+            files: Sequence[InputFile] = folder.known_inputs(old, [*map(file_digest, paths)], kinds, paths)
             columns = old.columns
         else:
             files, columns = self.inputs.scan(skip_faults=self.options.skip_faults)
@@ -247,7 +247,7 @@ class _Run:
             self.workers = 1  # one unit is not worth the start of other processes
         return Plan(
             signature=model.signature(), device=model.encoder.device.type, threads=_threads(model, self.workers),
-            inputs=tuple(files), reading=dict(self.inputs.options()), columns=columns, texts=self.options.texts,
+            inputs=tuple(files), reading=self.inputs.options, columns=columns, texts=self.options.texts,
             batch_size=self.options.batch_size, output=self.kind, unit=encoders.UNIT,
         )  # fmt: skip
 

@@ -5,16 +5,15 @@ from typing import TYPE_CHECKING
 from sen2pro import importer
 
 if TYPE_CHECKING:
-    from sen2pro.search.documents import Document
     from sen2pro.search.duplicates import Duplicate, Duplicates, find_duplicates
     from sen2pro.search.index import Index
     from sen2pro.search.results import Hit, Result
-    from sen2pro.search.stores.protocol import DuplicateIds, Store, StoreUnavailable
+    from sen2pro.search.stores.protocol import Document, DuplicateIds, Store, StoreUnavailable
 
 # Imported on first use: torch takes seconds, and each engine is an extra.
 _HOME = {
-    "Document": "documents", "Duplicate": "duplicates", "DuplicateIds": "stores.protocol", "Duplicates": "duplicates",
-    "Hit": "results", "Index": "index", "Result": "results", "Store": "stores.protocol",
+    "Document": "stores.protocol", "Duplicate": "duplicates", "DuplicateIds": "stores.protocol",
+    "Duplicates": "duplicates", "Hit": "results", "Index": "index", "Result": "results", "Store": "stores.protocol",
     "StoreUnavailable": "stores.protocol", "find_duplicates": "duplicates",
 }  # fmt: skip
 

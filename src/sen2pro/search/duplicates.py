@@ -17,8 +17,8 @@ from sen2pro.calibration.pairs import MatchConfidence
 from sen2pro.errors import Sen2ProError, Sen2ProWarning, short_repr
 from sen2pro.model import Sen2Pro
 from sen2pro.progress import Show, progress
+from sen2pro.search.documents import unit
 from sen2pro.search.stores.faiss import library
-from sen2pro.search.vectors import unit
 from sen2pro.settings import CERTAINTY
 from sen2pro.validation import Array, Array64, check_sentences, parse_fraction
 

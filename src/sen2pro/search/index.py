@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import count, pairwise
+from itertools import count
 from pathlib import Path
 from typing import overload
 
@@ -19,30 +19,38 @@ from sen2pro.errors import Sen2ProError, Sen2ProWarning, join_names, one_of
 from sen2pro.io.gaussians import GaussianBatch
 from sen2pro.model import Sen2Pro
 from sen2pro.progress import Show, progress
-from sen2pro.search.documents import CHUNK, Document, EncodedFile, Where, batches, check_ids, check_where, length_of
+from sen2pro.search.documents import (
+    CHUNK,
+    EncodedFile,
+    Side,
+    batches,
+    check_ids,
+    check_signature,
+    check_where,
+    describe,
+    details_of,
+    gaussian_of,
+    has_gaussians,
+    length_of,
+    prompt_name,
+    prompt_of_documents,
+    search_model,
+    unit,
+)
 from sen2pro.search.results import Result
-from sen2pro.search.stores import connect, create, faiss_folder, is_address
-from sen2pro.search.stores.faiss import FaissStore
+from sen2pro.search.stores import connect, create, faiss, is_address
 from sen2pro.search.stores.protocol import (
     Candidates,
-    DuplicateIds,
+    Document,
     IndexInfo,
     Ranking,
     Rows,
     Store,
     StoreUnavailable,
-)
-from sen2pro.search.vectors import (
-    Side,
-    check_signature,
-    describe,
-    details_of,
-    gaussian_of,
-    has_gaussians,
-    prompt_name,
-    prompt_of_documents,
-    search_model,
-    unit,
+    Where,
+    refuse_duplicates,
+    retry,
+    write_once,
 )
 from sen2pro.settings import CERTAINTY
 from sen2pro.signature import Signature
@@ -52,8 +60,8 @@ MOST_HITS = 10_000
 DUPLICATES = ("refuse", "replace")
 _CANDIDATES, _FEWEST_CANDIDATES = 10, 200  # that are ranked again: for each hit, and at least
 _TIE = 6  # decimals of a similarity; hits that agree on them are in the order of their ids
-_STEP = 1e-6  # numbers that are further apart do not agree on them
 _MOST_LOOKED_FOR = 10  # keys of a filter that found nothing: looking for one takes a walk through all rows
+_NEAR = 1000  # texts whose keys are named then
 
 
 class Index:
@@ -133,7 +141,7 @@ class Index:
         names: Iterable[object] = map(str, count()) if ids is None else ids
         found = batches(texts, names, metadata, exact=ids is not None)
         index._fill(((each, None) for each in found), length_of(texts, total), duplicates, show_progress_bar)
-        index._store.finish()
+        retry(index._store.finish)
         return index
 
     @classmethod
@@ -157,7 +165,7 @@ class Index:
             what = f"this model puts {prompt!r} before each document, but the file was encoded without it"
             warnings.warn(f"{what}; hits may be worse than those of Index.build", Sen2ProWarning, stacklevel=2)
         index._fill(file.batches(), len(file), duplicates, show_progress_bar)
-        index._store.finish()
+        retry(index._store.finish)
         return index
 
     @classmethod
@@ -172,7 +180,7 @@ class Index:
         """
         if is_address(place):
             return cls(model or Sen2Pro(), connect(place, name, allow_pickle=allow_pickle), confidence)
-        index = cls(model or Sen2Pro(), faiss_folder.load(place), confidence)
+        index = cls(model or Sen2Pro(), faiss.load(place), confidence)
         index._folder = Path(place)
         return index
 
@@ -235,7 +243,7 @@ class Index:
         return self._store.info.rerank
 
     def __len__(self) -> int:
-        return len(self._store)
+        return retry(self._store.__len__)
 
     def __repr__(self) -> str:
         info = self._store.info
@@ -282,9 +290,9 @@ class Index:
             try:
                 for documents, piece in batches:
                     if not replace:
-                        self._refuse_duplicates([document.id for document in documents])
+                        refuse_duplicates(self._store, [document.id for document in documents])
                     rows = Rows(documents, *self._numbers(documents, piece))
-                    self._store.write(rows.last_of_each_id() if replace else rows, replace=replace)
+                    write_once(self._store, rows.last_of_each_id() if replace else rows, replace=replace)
                     done += len(rows)
                     advance(len(rows))
             except Sen2ProError as error:
@@ -292,11 +300,6 @@ class Index:
                     error.args = (f"{error}. {done} texts of this call were added before, the others were not",)
                 raise
         return done
-
-    def _refuse_duplicates(self, ids: list[str]) -> None:
-        repeated = sorted({id for id in ids if ids.count(id) > 1}) if len(set(ids)) < len(ids) else []
-        if there := repeated or [document.id for document in self._store.read(ids)]:
-            raise DuplicateIds(sorted(there, key=ids.index))
 
     def _numbers(self, documents: list[Document], piece: GaussianBatch | Tokens | None) -> tuple[Array, Array]:
         """Return the unit vectors (n, k) and the details (n, d) of documents."""
@@ -321,7 +324,7 @@ class Index:
 
     def delete(self, ids: object) -> int:
         """Delete texts by their ids; return how many there were."""
-        return self._store.delete(names) if (names := check_ids(ids)) else 0
+        return retry(self._store.delete, names) if (names := check_ids(ids)) else 0
 
     def get(self, ids: object) -> list[Document]:
         """Return documents by their ids, in the order of the ids; unknown ids are left out.
@@ -331,7 +334,7 @@ class Index:
         [Document(id='shipping', text='We ship to all of Europe.', metadata={})]
         """
         names = check_ids(ids)
-        found = self._store.read(names) if names else []
+        found = retry(self._store.read, names) if names else []
         there = {id: Document(id, text, dict(metadata)) for id, text, metadata in found}
         return [there[id] for id in dict.fromkeys(names) if id in there]
 
@@ -380,13 +383,13 @@ class Index:
         """Return the results of queries, given their unit vectors and details."""
         depth = max(k, self._calibration.depth if self._calibration else 0)
         asked = max(_CANDIDATES * depth, _FEWEST_CANDIDATES) if self.rerank else depth
-        found = self._store.nearest(vectors, asked, where)
+        found = retry(self._store.nearest, vectors, asked, where)
         if where and not all(candidates.documents for candidates in found):
-            self._warn_of_keys(where)
+            self._warn_of_keys(where, vectors[:1])
         lists = [self._ranked(candidates, query, depth) for candidates, query in zip(found, details, strict=True)]
         likely = self._probabilities(lists, details)
         columns = zip(texts, lists, likely, strict=True)
-        return [Result(text, each.hits(chances, k), threshold) for text, each, chances in columns]
+        return [Result.of(text, each, chances, k, threshold) for text, each, chances in columns]
 
     def _ranked(self, candidates: Candidates, query: Array, most: int) -> Candidates:
         """Return the first candidates in their final order: by similarity, and by id where similarities agree."""
@@ -395,13 +398,8 @@ class Index:
             metric = "sen2pro" if self.rerank == "eq6" else self.rerank
             distances = distance(gaussian_of(query[None]), gaussian_of(candidates.details), metric)[0]
             similarities = (-distances.astype(np.float64)).tolist()
-        if all(first - second > _STEP for first, second in pairwise(similarities)):
-            return Candidates(documents[:most], similarities[:most], candidates.details[:most])
-        keys = [
-            (-round(similarity, _TIE), document.id)
-            for similarity, document in zip(similarities, documents, strict=True)
-        ]
-        order = sorted(range(len(keys)), key=keys.__getitem__)[:most]
+        order = sorted(range(len(documents)), key=lambda row: (-round(similarities[row], _TIE), documents[row].id))
+        order = order[:most]
         return Candidates(
             [documents[row] for row in order], [similarities[row] for row in order], candidates.details[order]
         )
@@ -416,13 +414,14 @@ class Index:
         variances = np.concatenate([queries[:, :2], first.reshape(-1, 2)], axis=1)
         return self._calibration.probabilities(scores, lengths=np.maximum(queries[:, 2], 1), variances=variances)
 
-    def _warn_of_keys(self, where: Where) -> None:
-        """Warn of a key that no text has, where a filter found nothing."""
+    def _warn_of_keys(self, where: Where, vectors: Array) -> None:
+        """Warn of a key that no text has, where a filter found nothing for the vector of a query (1, k)."""
         asked = [key for key in where if key not in self._keys][:_MOST_LOOKED_FOR]
-        wrong = [key for key in asked if not self._store.has_key(key)]
+        wrong = [key for key in asked if not retry(self._store.has_key, key)]
         self._keys.update(key for key in asked if key not in wrong)
-        if wrong and len(self):
-            known = self._store.keys()
+        near = retry(self._store.nearest, vectors, _NEAR, {})[0].documents if wrong else ()
+        if near:
+            known = sorted({key for document in near for key in document.metadata})
             keys = f"the keys are {join_names(known, 10)}" if known else "no text has metadata"
             warnings.warn(
                 f"where has the key {' and '.join(map(repr, wrong))}, which no text of this index has, so nothing is "
@@ -438,15 +437,15 @@ class Index:
         a folder writes the confidence for everybody who opens the index from then on.
         """
         store, target = self._store, Path(folder) if folder is not None else self._folder
-        if folder is not None and not isinstance(store, FaissStore):
+        if folder is not None and not isinstance(store, faiss.FaissStore):
             raise Sen2ProError(
                 "the texts of this index are saved already, in its store; open it by Index.open(address). To keep its "
                 "confidence there, call save() without a folder"
             )
-        store.keep_confidence(None if self._confidence is None else self._confidence.to_json())
-        if isinstance(store, FaissStore):
+        retry(store.keep_confidence, None if self._confidence is None else self._confidence.to_json())
+        if isinstance(store, faiss.FaissStore):
             if target is None:
                 raise Sen2ProError("give a folder to save this index to")
             own = self._folder is not None and target.resolve() == self._folder.resolve()
-            faiss_folder.save(store, target, overwrite=overwrite or own)
+            faiss.save(store, target, overwrite=overwrite or own)
             self._folder = target

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, overload
 
-from sen2pro.search.documents import Value
+from sen2pro.search.stores.protocol import Candidates, Value
 
 _TEXT = 100  # letters of a hit that are printed
 
@@ -52,6 +52,15 @@ class Result(Sequence[Hit]):
     query: str
     hits: tuple[Hit, ...]
     threshold: float | None = None
+
+    @classmethod
+    def of(
+        cls, query: str, candidates: Candidates, probabilities: Sequence[float | None], k: int, threshold: float | None
+    ) -> Result:
+        """Return the first k candidates with their probabilities."""
+        columns = zip(candidates.documents[:k], candidates.similarities, probabilities, strict=False)
+        hits = (Hit(each.id, each.text, near, likely, dict(each.metadata)) for each, near, likely in columns)
+        return cls(query, tuple(hits), threshold)
 
     @property
     def answer(self) -> Hit | None:

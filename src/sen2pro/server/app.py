@@ -85,8 +85,7 @@ async def _unknown_route(request: Request, error: Exception) -> Response:
     else:
         refused = RequestError("path", "there is no such route; /openapi.json lists all routes")
     response = error_response(refused, request.url.path)
-    if error.headers and "allow" in {name.lower() for name in error.headers}:
-        response.headers["allow"] = next(value for name, value in error.headers.items() if name.lower() == "allow")
+    response.headers.update(error.headers or {})
     service: Service = request.app.state.service
     service.metrics.count_request("other", response.status_code, 0.0)
     return response

@@ -28,12 +28,15 @@ _FAILED = "the server could not process this request; see its log"
 class BatchJob(Generic[Unit, Result]):
     """What is done with units (texts, or pairs of texts). Requests whose jobs have one key share batches.
 
-    `run` takes units and returns one result for each. A job with `own_worker` may wait for another program, such as a
-    database, and gets a separate queue and thread.
+    `run` takes units and returns one result for each. A unit takes `passes` of the network, and costs `extra` tokens
+    besides. A job with `own_worker` may wait for another program, such as a database, and gets a separate queue and
+    thread.
     """
 
     key: tuple[object, ...]
     run: Callable[[list[Unit]], Sequence[Result]] = field(compare=False)
+    passes: int = field(default=1, compare=False)
+    extra: int = field(default=0, compare=False)
     own_worker: bool = field(default=False, compare=False)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
@@ -44,16 +43,6 @@ class TextGaussian(NamedTuple):
     coverage: float | None
 
 
-@dataclass(frozen=True)
-class SearchOptions:
-    """The options of `Index.search`; `where` is checked."""
-
-    k: int
-    where: Mapping[str, object] | None = None
-    precision: float | None = None
-    certainty: float = CERTAINTY
-
-
 class Engine:
     """A model with the jobs that requests run on it. A unit of a job is one row of `Tokens`, or a pair of rows.
 
@@ -67,7 +56,6 @@ class Engine:
 
     def __init__(self, model: Sen2Pro, index: Index | None = None, classifier: Sen2ProClassifier | None = None) -> None:
         self.model, self.index, self.classifier = model, index, classifier
-        self.passes = model.passes
         self.rows = 0 if index is None else len(index)  # once: a database takes its time to count them
         self.compares = _works(lambda: model.compare_pairs([], []))
         self.specifies = _works(lambda: model.specificity([]))
@@ -128,7 +116,7 @@ class Engine:
             covers: list[float | None] = [None] * len(tokens) if cover is None else cover.tolist()
             return [TextGaussian(*row) for row in zip(gaussian.mean, gaussian.variance, totals, covers, strict=True)]
 
-        return _job(run, "distributions", prompt)
+        return _job(run, "distributions", prompt, passes=self.model.passes)
 
     def gaussian(self, rows: Sequence[TextGaussian], prompt: str = "") -> Gaussian:
         """Return the results of `distributions` as one Gaussian (n, k)."""
@@ -155,20 +143,18 @@ class Engine:
 
         return _job(run, "specificity")
 
-    def search(self, index: Index, options: SearchOptions) -> BatchJob[Tokens, Result]:
-        """Return the job of searches in an index with these options."""
+    def search(
+        self, index: Index, k: int, where: Mapping[str, object] | None = None, precision: float | None = None,
+        certainty: float = CERTAINTY,
+    ) -> BatchJob[Tokens, Result]:  # fmt: skip
+        """Return the job of searches in an index, with options of `Index.search`; `where` is checked."""
+        values = sum(len(each) if isinstance(each, list) else 1 for each in (where or {}).values())
+        rows, sent = self.rows if index is self.index else len(index), repr(where)
         return _job(
-            lambda tokens: index.search(
-                tokens, options.k, where=options.where, precision=options.precision, certainty=options.certainty
-            ),
-            "search", id(index), repr(options), own_worker=True,
+            lambda tokens: index.search(tokens, k, where=where, precision=precision, certainty=certainty),
+            "search", id(index), k, sent, precision, certainty, own_worker=True, passes=index.passes,
+            extra=k // _HITS + rows * (1 + values) // _ROWS + len(sent) // _SENT,
         )  # fmt: skip
-
-    def search_weight(self, index: Index, options: SearchOptions) -> int:
-        """Return the cost of a query beside its passes, in tokens."""
-        values = sum(len(each) if isinstance(each, list) else 1 for each in (options.where or {}).values())
-        rows = self.rows if index is self.index else len(index)
-        return options.k // _HITS + rows * (1 + values) // _ROWS + len(repr(options.where)) // _SENT
 
     def indexing(self, index: Index) -> BatchJob[tuple[int, Tokens], None]:
         """Return the job that adds documents to an index; units are the number of a document, its id, and its text."""
@@ -179,7 +165,7 @@ class Engine:
             index.add(tokens, ids=[number for number, _ in units], duplicates="replace", show_progress_bar=False)
             return [None] * len(units)
 
-        return BatchJob(("indexing", id(index)), run, own_worker=True)
+        return BatchJob(("indexing", id(index)), run, index.passes, own_worker=True)
 
     def labels(self, classifier: Sen2ProClassifier) -> BatchJob[Tokens, dict[str, object]]:
         """Return the job of classification."""
@@ -191,7 +177,7 @@ class Engine:
             given = encoder.encode(tokens, show_progress_bar=False) if is_same else list(tokens.texts)
             return labels_of(classifier, classifier.predict_proba(given, show_progress_bar=False))
 
-        return _job(run, "labels", id(classifier))
+        return _job(run, "labels", id(classifier), passes=encoder.passes)
 
     def warm_up(self) -> None:
         """Run every job once: the first pass of a network takes longer, and an error should show at the start."""
@@ -204,16 +190,16 @@ class Engine:
         if self.specifies:
             self.specificity().run(units)
         if self.index is not None:
-            self.search(self.index, SearchOptions(1)).run(units[:1])
+            self.search(self.index, 1).run(units[:1])
         if self.classifier is not None:
             self.labels(self.classifier).run(units[:1])
 
 
 def _job(
-    run: Callable[[Tokens], Sequence[Answered]], *key: object, own_worker: bool = False
+    run: Callable[[Tokens], Sequence[Answered]], *key: object, passes: int = 1, extra: int = 0, own_worker: bool = False
 ) -> BatchJob[Tokens, Answered]:
     """Return a job that joins its units; requests with one key share batches."""
-    return BatchJob(key, lambda units: run(Tokens.join(units)), own_worker)
+    return BatchJob(key, lambda units: run(Tokens.join(units)), passes, extra, own_worker)
 
 
 def weight(tokens: Tokens) -> int:

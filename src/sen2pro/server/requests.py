@@ -170,31 +170,28 @@ class ApiRequest(Request):
 
     # Work.
 
-    async def run(self, job: BatchJob[Unit, Result], units: Sequence[Unit], weights: Sequence[int]) -> list[Result]:
-        """Have a worker run a job on units, and return the results; a weight is the cost of a unit in tokens."""
+    async def run(self, job: BatchJob[Unit, Result], units: Sequence[Unit], tokens: Sequence[Tokens]) -> list[Result]:
+        """Have a worker run a job on units with these tokens, and return the results."""
         left = self.time_left()
         batcher = self.service.searcher if job.own_worker else self.service.batcher
-        return await wait_for_results(batcher, batcher.submit(job, units, weights), self._disconnected(), left)
+        costs = [job.passes * weight(each) + job.extra for each in tokens]
+        return await wait_for_results(batcher, batcher.submit(job, units, costs), self._disconnected(), left)
 
-    async def run_texts(
-        self, job: BatchJob[Tokens, Result], tokens: Tokens, passes: int = 1, extra: int = 0
-    ) -> list[Result]:
-        """Have a worker run a job on texts; `extra` is the cost of each besides its passes, in tokens."""
+    async def run_texts(self, job: BatchJob[Tokens, Result], tokens: Tokens) -> list[Result]:
+        """Have a worker run a job on texts."""
         units = [tokens.rows([i]) for i in range(len(tokens))]
-        return await self.run(job, units, [passes * weight(unit) + extra for unit in units])
+        return await self.run(job, units, units)
 
     async def distributions(self, given: Sequence[str | list[int]]) -> list[TextGaussian]:
         """Return the Gaussians of texts."""
         prompt = self.engine.prompt()
-        tokens = await self.tokenize(given, prompt)
-        return await self.run_texts(self.engine.distributions(prompt), tokens, self.engine.passes)
+        return await self.run_texts(self.engine.distributions(prompt), await self.tokenize(given, prompt))
 
     async def embed(self, tokens: Tokens, normalize: bool | None = None) -> list[Array]:
         """Return the vectors that embedding routes give: plain vectors, or means if the operator chose them."""
         if self.serving.vectors == "plain":
             return await self.run_texts(self.engine.vectors(tokens.prompt, normalize), tokens)
-        job = self.engine.distributions(tokens.prompt)
-        means = [row.mean for row in await self.run_texts(job, tokens, self.engine.passes)]
+        means = [row.mean for row in await self.run_texts(self.engine.distributions(tokens.prompt), tokens)]
         return [mean / max(float(np.linalg.norm(mean)), 1e-12) for mean in means] if normalize else means
 
     async def run_in_thread(self, function: Callable[[], Result], thread: Thread = "tokens") -> Result:

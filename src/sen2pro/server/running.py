@@ -85,14 +85,12 @@ def serve(
         write_text(port_file, f"{port}\n")
     started(address)
     LOGGER.info({"event": "listening", "address": address, "keys": len(keys), "local": serving.is_local})
-    frozen = gc.get_freeze_count()
     gc.freeze()  # all that is loaded by now stays: looking through it again would take 0.15 s each time
     try:
         with _signals_end_here():
             uvicorn.Server(config).run(sockets=[listening])
     finally:
-        if not frozen:  # by the caller
-            gc.unfreeze()
+        gc.unfreeze()
     service: Service = app.state.service
     return all(worker.close(0) for worker in service.workers)
 

@@ -12,8 +12,8 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from sen2pro.calibration.comparison import Comparison
 from sen2pro.estimation.specificity import Specificity
-from sen2pro.search.documents import Value
 from sen2pro.search.results import Hit, Result
+from sen2pro.search.stores.protocol import Value
 from sen2pro.server.mapping import MapGroup, MapPoint
 from sen2pro.settings import CERTAINTY, DATA, Settings
 from sen2pro.signature import Signature

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import time
-from collections.abc import Callable
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, Generic, Literal, TypeVar
 
 from sen2pro.server.auth import ApiKeys
 from sen2pro.server.batching import Batcher
-from sen2pro.server.cache import Cache
 from sen2pro.server.engine import Engine
 from sen2pro.server.http_errors import RequestError
 from sen2pro.server.observability import LOGGER, Metrics, error_summary
@@ -21,9 +22,52 @@ if TYPE_CHECKING:
     from sen2pro.search import Index
 
 Result = TypeVar("Result")
+Value = TypeVar("Value")
 Thread = Literal["tokens", "fits"]  # short work on texts; seconds of work on vectors
 _BYTES_IN_FLIGHT = 256 << 20  # of the bodies of all requests
 _LAST_BATCH = 2.0  # seconds that the last batch may take
+_CACHE_ENTRIES, _CACHE_BYTES = 32, 128 << 20
+
+
+class Cache(Generic[Value]):
+    """The objects that were made last from the texts of requests, bounded in number and in bytes.
+
+    Only the hash of its texts finds a value. Lists of texts that are cut differently have different keys.
+
+    >>> cache = Cache[int]()
+    >>> cache.put(Cache.key(["ab", "c"]), 1, size=8)
+    >>> cache.get(Cache.key(["ab", "c"])), cache.get(Cache.key(["a", "bc"]))
+    (1, None)
+    """
+
+    def __init__(self) -> None:
+        self._bytes = 0
+        self._values: OrderedDict[str, tuple[Value, int]] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    @staticmethod
+    def key(texts: Sequence[str]) -> str:
+        """Return the key of texts."""
+        digest = hashlib.blake2b(digest_size=16)
+        for data in (text.encode() for text in texts):
+            digest.update(len(data).to_bytes(8, "big") + data)
+        return digest.hexdigest()
+
+    def get(self, key: str) -> Value | None:
+        """Return the value of a key, if it is still there."""
+        if key not in self._values:
+            return None
+        self._values.move_to_end(key)
+        return self._values[key][0]
+
+    def put(self, key: str, value: Value, size: int) -> None:
+        """Keep a value of about `size` bytes, and drop the values that were not used for the longest time."""
+        self._bytes += size - self._values.pop(key, (None, 0))[1]
+        self._values[key] = value, size
+        while self._values and (len(self._values) > _CACHE_ENTRIES or self._bytes > _CACHE_BYTES):
+            self._bytes -= self._values.popitem(last=False)[1][1]
 
 
 class Service:

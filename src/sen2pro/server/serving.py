@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import ipaddress
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 from sen2pro.errors import Sen2ProError, one_of, short_repr
+from sen2pro.settings import option
 from sen2pro.validation import check_text, check_whole
 
 VECTORS = ("plain", "mean")
-
-
-def _choice(default: Any, help: str, kind: Any = str) -> Any:
-    """Declare a setting with its help for the command line."""
-    return field(default=default, metadata={"help": help, "kind": kind, "flags": ()})
 
 
 @dataclass(frozen=True)
@@ -30,30 +25,30 @@ class Serving:
     sen2pro.errors.Sen2ProError: unknown vectors 'means'; did you mean 'mean'? It is one of: plain, mean
     """
 
-    host: str = _choice("127.0.0.1", "Address to listen on. 0.0.0.0 lets other machines in: then give API keys.")
-    port: int = _choice(8080, "Port to listen on; 0 takes a free one and prints it.", int)
-    served_name: str | None = _choice(None, "What clients call the model. (default: its name, or that of its folder)")
-    alias: tuple[str, ...] = _choice(
+    host: str = option("127.0.0.1", "Address to listen on. 0.0.0.0 lets other machines in: then give API keys.")
+    port: int = option(8080, "Port to listen on; 0 takes a free one and prints it.", int)
+    served_name: str | None = option(None, "What clients call the model. (default: its name, or that of its folder)")
+    alias: tuple[str, ...] = option(
         (), "Another name that clients may use, text-embedding-3-small for instance; may be given again.", list[str]
     )
-    vectors: str = _choice("plain", "What embedding routes give: plain (the encoder's own vectors) or mean.")
-    truncate: bool = _choice(True, "Cut texts that are longer than the model takes, or refuse them.", bool)
-    texts: int = _choice(2048, "Texts per request.", int)
-    characters: int = _choice(50_000, "Characters per text.", int)
-    body_bytes: int = _choice(16 << 20, "Bytes of the body of a request.", int)
-    queue: int = _choice(16_384, "Texts in the queue; a request that finds no place gets 429.", int)
-    connections: int = _choice(1024, "Open connections; one more gets 503.", int)
-    batch_tokens: int | None = _choice(None, "Maximum number of tokens per batch. (default: as fits the model)", int)
-    window: float = _choice(2.0, "Milliseconds that an idle server waits for more texts if several clients ask.", float)
-    time_limit: float = _choice(
+    vectors: str = option("plain", "What embedding routes give: plain (the encoder's own vectors) or mean.")
+    truncate: bool = option(True, "Cut texts that are longer than the model takes, or refuse them.", bool)
+    texts: int = option(2048, "Texts per request.", int)
+    characters: int = option(50_000, "Characters per text.", int)
+    body_bytes: int = option(16 << 20, "Bytes of the body of a request.", int)
+    queue: int = option(16_384, "Texts in the queue; a request that finds no place gets 429.", int)
+    connections: int = option(1024, "Open connections; one more gets 503.", int)
+    batch_tokens: int | None = option(None, "Maximum number of tokens per batch. (default: as fits the model)", int)
+    window: float = option(2.0, "Milliseconds that an idle server waits for more texts if several clients ask.", float)
+    time_limit: float = option(
         30.0, "Seconds after which a request gets 504; its body must arrive in this time, too.", float
     )
-    grace: float = _choice(30.0, "Seconds that running requests may take after SIGTERM.", float)
-    allowed_host: tuple[str, ...] = _choice(
+    grace: float = option(30.0, "Seconds that running requests may take after SIGTERM.", float)
+    allowed_host: tuple[str, ...] = option(
         (), "Host name under which clients may call, sen2pro.example.org; may be given again. (default: local names "
         "for a server on 127.0.0.1 without keys, else any)", list[str],
     )  # fmt: skip
-    cors: tuple[str, ...] = _choice(
+    cors: tuple[str, ...] = option(
         (), "Web origin whose pages may call the server, https://example.org; may be given again. (default: none)",
         list[str],
     )  # fmt: skip

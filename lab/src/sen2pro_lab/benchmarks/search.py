@@ -26,9 +26,8 @@ from sen2pro.calibration.defaults import calibration
 from sen2pro.calibration.hits import SearchConfidence
 from sen2pro.calibration.report import GREY, panels
 from sen2pro.search import Index
-from sen2pro.search.documents import Document
-from sen2pro.search.stores.protocol import Rows
-from sen2pro.search.vectors import unit
+from sen2pro.search.documents import unit
+from sen2pro.search.stores.protocol import Document, Rows
 from sen2pro.validation import Array, Array64, Labels
 from sen2pro_lab.benchmarks import search_data
 from sen2pro_lab.benchmarks.common import ROOT, save

@@ -17,7 +17,7 @@ from sklearn.linear_model import LogisticRegression
 
 from sen2pro import Sen2Pro
 from sen2pro.calibration.defaults import DEPTH, DefaultCalibration, lead
-from sen2pro.search.vectors import unit
+from sen2pro.search.documents import unit
 from sen2pro.validation import Array64, Labels
 from sen2pro_lab.benchmarks import search_data
 from sen2pro_lab.benchmarks.common import save

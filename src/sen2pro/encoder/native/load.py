@@ -7,7 +7,7 @@ Everything that could change a number must be known here by name and value. For 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,11 +18,11 @@ from torch import Tensor
 from sen2pro.encoder import backend
 from sen2pro.encoder.backend import Keys, States, Tokens, check_vocabulary
 from sen2pro.encoder.dropout import KeyedDropout
+from sen2pro.encoder.find import json_object, modules_of
 from sen2pro.encoder.native.network import FAMILIES, Network
-from sen2pro.encoder.native.tokenizer import FastTokenizer, load_tokenizer
+from sen2pro.encoder.native.tokenizer import FastTokenizer, are_known, load_tokenizer
 from sen2pro.encoder.packing import Layout
 from sen2pro.errors import Sen2ProError
-from sen2pro.io import bundle
 
 # Settings that change nothing here: names, labels, training, decoding, and how a pooler that is not used works.
 _IDLE = {
@@ -44,6 +44,9 @@ _TRANSFORMER = {
     "modality_config": ({"text": {"method": "forward", "method_output_name": "last_hidden_state"}},),
     "module_output_name": ("token_embeddings",),
 }  # fmt: skip
+_POOLING = {"include_prompt": (True,)}
+_PIPELINE_FREE = {"__version__", "prompts", "default_prompt_name", "similarity_fn_name"}
+_PIPELINE = {"model_type": ("SentenceTransformer",)}
 _NORMALIZE = {"module_input_name": ("sentence_embedding",), "module_output_name": ("sentence_embedding",)}
 _LEGACY_POOLINGS = {
     "pooling_mode_cls_token": "cls", "pooling_mode_mean_tokens": "mean", "pooling_mode_max_tokens": "max",
@@ -69,16 +72,14 @@ class NativeModel:
     family: str
     network: Network
     tokenizer: FastTokenizer
-    max_length: int
     hash: str
-    pooling_name: str
-    unit: bool
-    prompts: Mapping[str, str | None]
-    default_prompt_name: str | None
+    max_length: int
+    around: PoolingConfig
     rate: float | None  # in place of the network's own rates of dropout
 
     def __post_init__(self) -> None:
         network = self.network
+        self.pooling_name, self.unit, self.prompts, self.default_prompt_name, _ = self.around
         self.dim, self.depth, self.parameters = network.width, network.depth + 1, network.parameters
         self.sites = network.sites(self.rate)
         self.trained_with_dropout = any(site.rate for site in network.sites(None))
@@ -131,7 +132,7 @@ def load_native(
 
 
 def _load(folder: Path, known_hash: str | None, pooling: str | None, rate: float | None) -> NativeModel:
-    config = _object(folder / "config.json")
+    config = json_object(folder / "config.json")
     family = FAMILIES.get(config.get("model_type", ""))
     if family is None:
         raise _UnknownPart
@@ -140,7 +141,8 @@ def _load(folder: Path, known_hash: str | None, pooling: str | None, rate: float
         *(["layer_norm_eps"] if family.epsilon is None else []), *(["type_vocab_size"] if family.has_types else []),
         *(["relative_attention_num_buckets"] if family.has_bias else []),
     }  # fmt: skip
-    _only(config, taken | _IDLE, _FIXED)
+    if not are_known(config, taken | _IDLE, _FIXED):
+        raise _UnknownPart
     width, depth, heads, inner, activation, *rates = (config[name] for name in family.settings)
     sizes = (width, depth, heads, inner, config["vocab_size"], config["max_position_embeddings"])
     if activation != "gelu" or not all(type(size) is int and size > 0 for size in sizes) or width % heads:
@@ -161,37 +163,29 @@ def _load(folder: Path, known_hash: str | None, pooling: str | None, rate: float
     weights = _weights(folder / "model.safetensors", family.prefix)
     return NativeModel(
         family=config["model_type"], network=Network(family, config, weights), tokenizer=tokenizer,
-        max_length=max_length, hash=known_hash or weights_hash(sorted(weights.items())),
-        pooling_name=pooling or around.pooling, unit=around.unit, prompts=around.prompts,
-        default_prompt_name=around.default_prompt_name, rate=rate,
+        hash=known_hash or weights_hash(sorted(weights.items())), max_length=max_length,
+        around=around._replace(pooling=pooling or around.pooling), rate=rate,
     )  # fmt: skip
 
 
 def _pooling_config(folder: Path) -> PoolingConfig:
-    modules = bundle.load_json(folder / "modules.json")
-    names = [module["type"].rpartition(".")[2] for module in modules]
-    if names not in (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"]) or modules[0]["path"]:
+    modules = modules_of(folder)
+    names = [module.type.rpartition(".")[2] for module in modules]
+    if names not in (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"]) or modules[0].path:
         raise _UnknownPart
-    files = sorted(path.name for path in folder.glob("sentence_*_config.json"))
-    transformer = _object(folder / "sentence_bert_config.json")
-    if files != ["sentence_bert_config.json"]:
+    if [path.name for path in folder.glob("sentence_*_config.json")] != ["sentence_bert_config.json"]:
         raise _UnknownPart
-    _only(transformer, {"max_seq_length"}, _TRANSFORMER)
-    pooling = _object(folder / modules[1]["path"] / "config.json")
+    transformer = _known(folder / "sentence_bert_config.json", {"max_seq_length"}, _TRANSFORMER)
     sizes = {"word_embedding_dimension", "embedding_dimension", "pooling_mode"}
-    _only(pooling, sizes | set(_LEGACY_POOLINGS), {"include_prompt": (True,)})
+    pooling = _known(folder / modules[1].path / "config.json", sizes | set(_LEGACY_POOLINGS), _POOLING)
     active = [mode for key, mode in _LEGACY_POOLINGS.items() if pooling.get(key)]
     mode = pooling.get("pooling_mode") or (active[0] if len(active) == 1 else None)
     if mode not in ("mean", "cls"):
         raise _UnknownPart
     normalizes = len(names) == 3
-    if normalizes and (folder / modules[2]["path"] / "config.json").is_file():
-        _only(_object(folder / modules[2]["path"] / "config.json"), set(), _NORMALIZE)
-    model = _object(folder / "config_sentence_transformers.json")
-    _only(
-        model, {"__version__", "prompts", "default_prompt_name", "similarity_fn_name"},
-        {"model_type": ("SentenceTransformer",)},
-    )  # fmt: skip
+    if normalizes:
+        _known(folder / modules[2].path / "config.json", set(), _NORMALIZE)
+    model = _known(folder / "config_sentence_transformers.json", _PIPELINE_FREE, _PIPELINE)
     prompts: dict[str, str | None] = {"query": "", "document": "", **(model.get("prompts") or {})}
     default = model.get("default_prompt_name")
     if not all(isinstance(text, str) for text in prompts.values()) or default not in (None, *prompts):
@@ -203,18 +197,12 @@ def _pooling_config(folder: Path) -> PoolingConfig:
     return PoolingConfig(mode, unit, prompts, default, transformer.get("max_seq_length"))
 
 
-def _object(path: Path) -> dict[str, Any]:
-    content = bundle.load_json(path) if path.is_file() else {}
-    if not isinstance(content, dict):
+def _known(path: Path, free: Collection[str], fixed: Mapping[str, tuple[Any, ...]]) -> dict[str, Any]:
+    """Return the settings in a file, all of which must be known."""
+    settings = json_object(path)
+    if not are_known(settings, free, fixed):
         raise _UnknownPart
-    return content
-
-
-def _only(content: Mapping[str, Any], free: set[str], fixed: Mapping[str, tuple[Any, ...]]) -> None:
-    """Refuse settings that are neither free nor fixed to a known value."""
-    for name, value in content.items():
-        if name not in free and not (name in fixed and any(value == each for each in fixed[name])):
-            raise _UnknownPart
+    return settings
 
 
 def _weights(path: Path, prefix: str) -> dict[str, Tensor]:

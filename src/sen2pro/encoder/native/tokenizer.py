@@ -6,7 +6,7 @@ itself, and only where its content equals what transformers would build.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ import tokenizers
 from tokenizers.pre_tokenizers import ByteLevel
 
 from sen2pro.encoder.backend import Ids, TextTokenizer, Token
-from sen2pro.io import bundle
+from sen2pro.encoder.find import json_object
 
 _NAMED = {f"{name}_token" for name in ("bos", "eos", "unk", "sep", "pad", "cls", "mask")}
 _BRACKETS = {
@@ -94,17 +94,19 @@ class FastTokenizer(TextTokenizer):
         return self._tokenizer.decoder.decode([token]) if self._tokenizer.decoder else token
 
 
+def are_known(settings: Mapping[str, Any], free: Collection[str], fixed: Mapping[str, tuple[Any, ...]]) -> bool:
+    """Tell whether all settings are free, or fixed to a known value."""
+    return all(name in free or (name in fixed and value in fixed[name]) for name, value in settings.items())
+
+
 def load_tokenizer(folder: Path) -> FastTokenizer | None:
     """Read the tokenizer of a folder; None if one of its settings is unknown here."""
     files = [folder / name for name in ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")]
     if not all(path.is_file() for path in files[:2]) or (folder / "added_tokens.json").exists():
         return None
-    content, config, mapped = (bundle.load_json(path) if path.is_file() else {} for path in files)
-    if not all(isinstance(each, dict) for each in (content, config, mapped)):
-        return None
+    content, config, mapped = map(json_object, files)
     kind, defaults = _CLASSES.get(str(config.get("tokenizer_class")).removesuffix("Fast"), ("", {}))
-    free = _FREE | _BUILT.get(kind, set())
-    known = all(name in free or (name in _FIXED and value in _FIXED[name]) for name, value in config.items())
+    known = are_known(config, _FREE | _BUILT.get(kind, set()), _FIXED)
     if not kind or not known or not _is_built_so(kind, config, content):
         return None
     named = {name: _content(config[name]) for name in _NAMED & set(config) if config[name] is not None}

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, TypeGuard
+from typing import TypeGuard
 
 from sen2pro.errors import Sen2ProError, one_of, short_repr
-from sen2pro.search.stores.protocol import IndexInfo, NoIndex, Store, StoreUnavailable
-
-if TYPE_CHECKING:
-    from sen2pro.search.stores.postgres import PostgresStore
-    from sen2pro.search.stores.qdrant import QdrantStore
+from sen2pro.search.stores.protocol import (
+    DatabaseStore,
+    IndexInfo,
+    NoIndex,
+    Store,
+    StoreUnavailable,
+    from_json,
+    retry,
+    without_secret,
+)
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
 
@@ -24,13 +29,21 @@ def create(
         from sen2pro.search.stores.faiss import FaissStore
 
         return FaissStore(info)
-    return _store_class(url).create(url, name, info, overwrite=overwrite, allow_pickle=allow_pickle)
+    store = _store_class(url)(url, name, allow_pickle=allow_pickle)
+    retry(store.create, info, overwrite=overwrite)
+    return store
 
 
 def connect(url: str, name: str, *, allow_pickle: bool = False) -> Store:
     """Open the store at an address."""
     _check_name(name)
-    return _store_class(url).connect(url, name, allow_pickle=allow_pickle)
+    store = _store_class(url)(url, name, allow_pickle=allow_pickle)
+    try:
+        store.info, store.confidence = from_json(retry(store.about), f"{name!r} in {without_secret(url)}")
+    except Sen2ProError:
+        store.close()
+        raise
+    return store
 
 
 def check_new(url: str | None, name: str, *, overwrite: bool = False, allow_pickle: bool = False) -> None:
@@ -38,11 +51,11 @@ def check_new(url: str | None, name: str, *, overwrite: bool = False, allow_pick
     _check_name(name)
     if url is None:
         return
-    store = _store_class(url)
+    _store_class(url)
     if url.split("://", 1)[1].startswith((":memory:", "/")):
         return
     try:
-        store.connect(url, name, allow_pickle=allow_pickle).close()
+        connect(url, name, allow_pickle=allow_pickle).close()
     except NoIndex:
         return
     except Sen2ProError as error:
@@ -57,7 +70,7 @@ def is_address(place: object) -> TypeGuard[str]:
     return isinstance(place, str) and "://" in place
 
 
-def _store_class(url: object) -> type[PostgresStore] | type[QdrantStore]:
+def _store_class(url: object) -> type[DatabaseStore]:
     if not is_address(url):
         raise Sen2ProError(
             f"store must be None (FAISS) or an address like postgresql://... or qdrant://..., not {short_repr(url)}"

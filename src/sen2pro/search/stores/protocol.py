@@ -1,13 +1,12 @@
-"""What an index needs of a store: one protocol, the types that pass through it, and retries for network stores."""
+"""What an index needs of a store: one protocol, the types that pass through it, and retries."""
 
 from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import update_wrapper
-from typing import Annotated, Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar
+from typing import Annotated, Any, Literal, NamedTuple, ParamSpec, Protocol, TypeVar
 
 import msgspec
 import numpy as np
@@ -16,8 +15,6 @@ from sen2pro import __version__
 from sen2pro.distances import METRICS
 from sen2pro.errors import Sen2ProError, join_names, one_of, short_repr
 from sen2pro.io.bundle import Config, convert
-from sen2pro.search.documents import Document, Where
-from sen2pro.search.results import Hit
 from sen2pro.signature import Signature
 from sen2pro.validation import Array
 
@@ -25,13 +22,14 @@ FORMAT = 2
 MOST_DIMENSIONS = 1 << 16
 RERANKS = ("eq6", *METRICS)  # Eq. 6 is `sen2pro` in `sen2pro.distance`
 KEPT = 3  # numbers of each document: total variances of model and data, and words; 0 is unknown
-SOME_ROWS = 1000  # rows whose metadata is read for the list of keys
 TRIES, _FIRST_WAIT = 5, 0.1  # seconds, doubled after each try
+FIELDS = ("id", "text", "metadata")  # of a document
+Value = str | int | float | bool
+Where = dict[str, list[Value]]  # key -> the values that a document may have
 Json = dict[str, Any]
 Ranking = Literal["cosine", "mean-cosine"]  # of plain vectors, or of means
 T = TypeVar("T")
 P = ParamSpec("P")
-Self = TypeVar("Self")
 
 
 class StoreUnavailable(Sen2ProError):
@@ -51,6 +49,14 @@ class DuplicateIds(Sen2ProError):
             f"{len(ids)} id{'s are' if len(ids) != 1 else ' is'} in use already: {join_names(list(ids), 5)}. Choose "
             "other ids, or pass duplicates='replace' to replace the old documents"
         )
+
+
+class Document(NamedTuple):
+    """A document as it was added, without its vector."""
+
+    id: str
+    text: str
+    metadata: Mapping[str, Value]
 
 
 class IndexInfo(Config, frozen=True):
@@ -137,11 +143,6 @@ class Candidates:
     similarities: list[float]
     details: Array
 
-    def hits(self, probabilities: Sequence[float | None], k: int) -> tuple[Hit, ...]:
-        """Return the first k hits with their probabilities; more probabilities are not used."""
-        columns = zip(self.documents[:k], self.similarities, probabilities, strict=False)
-        return tuple(Hit(each.id, each.text, near, chance, dict(each.metadata)) for each, near, chance in columns)
-
     @classmethod
     def none(cls) -> Candidates:
         """Return the candidates of a query for which nothing was found."""
@@ -149,7 +150,10 @@ class Candidates:
 
 
 class Store(Protocol):
-    """What an index needs of an engine. Several threads may call all methods at once."""
+    """What an index needs of an engine. Several threads may call all methods at once.
+
+    A store that is on another machine raises `StoreUnavailable` where another try may help; the index tries again.
+    """
 
     info: IndexInfo
     confidence: Json | None
@@ -172,9 +176,6 @@ class Store(Protocol):
     def has_key(self, key: str) -> bool:
         """Tell whether a document has this key in its metadata."""
 
-    def keys(self) -> list[str]:
-        """Return the keys of the metadata, of all documents or of the first thousand."""
-
     def keep_confidence(self, content: Json | None) -> None:
         """Keep the JSON of a confidence beside the description of the index."""
 
@@ -185,39 +186,47 @@ class Store(Protocol):
         """Release what the store holds."""
 
 
-def retry(action: Callable[[], T]) -> T:
+class DatabaseStore(Store, Protocol):
+    """A store with an address; it has no `info` before `create`, or before somebody sets it from `about`."""
+
+    def __init__(self, url: str, name: str, *, allow_pickle: bool) -> None:
+        """Open the database; the index may not be there yet."""
+
+    def create(self, info: IndexInfo, *, overwrite: bool) -> None:
+        """Make an empty index."""
+
+    def about(self) -> object:
+        """Return what is kept of the index beside its documents (see `from_json`); None if there is no such index."""
+
+
+def retry(action: Callable[P, T], *args: P.args, **options: P.kwargs) -> T:
     """Call a function up to five times while its store is unavailable, after waits of 0.1, 0.2, 0.4 and 0.8 seconds."""
     for attempt in range(TRIES - 1):
         try:
-            return action()
+            return action(*args, **options)
         except StoreUnavailable:
             time.sleep(_FIRST_WAIT * 2**attempt)
-    return action()
+    return action(*args, **options)
 
 
-def retried(method: Callable[Concatenate[Self, P], T]) -> Callable[Concatenate[Self, P], T]:
-    """Decorate a method of a network store: it is retried while the store is unavailable."""
-
-    def run(self: Self, /, *args: P.args, **options: P.kwargs) -> T:
-        return retry(lambda: method(self, *args, **options))
-
-    return update_wrapper(run, method)
+def refuse_duplicates(store: Store, ids: list[str]) -> None:
+    """Raise if ids occur twice, or are in use."""
+    repeated = {id for id in ids if ids.count(id) > 1} if len(set(ids)) < len(ids) else set()
+    if there := repeated or {document.id for document in retry(store.read, ids)}:
+        raise DuplicateIds(sorted(there, key=ids.index))
 
 
-def retry_write(write: Callable[[], None], ids: Sequence[str]) -> None:
-    """Write rows with these ids to a network store, with retries.
-
-    If a retry finds all of the ids in use, the try before it was successful, and only its answer was lost.
-    """
+def write_once(store: Store, rows: Rows, *, replace: bool) -> None:
+    """Write rows, with retries; if a retry finds all ids in use, only the answer to the try before it was lost."""
     tries = 0
 
     def attempt() -> None:
         nonlocal tries
         tries += 1
         try:
-            write()
+            store.write(rows, replace=replace)
         except DuplicateIds as error:
-            if tries == 1 or set(error.ids) != set(ids):
+            if tries == 1 or set(error.ids) != set(rows.ids):
                 raise
 
     retry(attempt)

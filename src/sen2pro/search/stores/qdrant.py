@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import threading
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -17,20 +17,18 @@ from urllib.parse import unquote, urlsplit
 import numpy as np
 
 from sen2pro.errors import Sen2ProError, first_line
-from sen2pro.search.documents import FIELDS, Document, Value, Where
 from sen2pro.search.stores.protocol import (
-    SOME_ROWS,
+    FIELDS,
     Candidates,
+    Document,
     DuplicateIds,
     IndexInfo,
     Json,
     Rows,
     StoreUnavailable,
-    from_json,
+    Value,
+    Where,
     missing,
-    retried,
-    retry,
-    retry_write,
     to_json,
     without_secret,
 )
@@ -43,7 +41,7 @@ except ImportError:
     raise missing("qdrant-client", "qdrant") from None
 
 _NAMESPACE = uuid.UUID("5e2b0a9c-0000-4000-8000-73656e327072")
-_INFO_POINT, _JOURNAL_POINT = 1, 2
+_ABOUT, _JOURNAL = 1, 2  # points of the second collection
 _PORT, _WAIT = 6333, 10  # seconds
 
 
@@ -54,35 +52,35 @@ class QdrantStore:
     client of Qdrant keeps a folder in pickle format, which can run code when it is read.
     """
 
-    def __init__(self, client: Client, name: str, info: IndexInfo, confidence: Json | None = None) -> None:
-        self.info, self.confidence = info, confidence
-        self._client, self._name, self._notes = client, name, _notes(name)
+    info: IndexInfo
+    confidence: Json | None = None
 
-    @classmethod
-    def create(
-        cls, url: str, name: str, info: IndexInfo, *, overwrite: bool = False, allow_pickle: bool = False
-    ) -> QdrantStore:
+    def __init__(self, url: str, name: str, *, allow_pickle: bool = False) -> None:
+        self._url, self._name, self._notes = url, name, f"{name}__about"
+        self._lock = threading.RLock()
+        rest = url.partition("://")[2]
+        self._is_local = rest == ":memory:" or rest.startswith("/")
+        self._client = _local(rest, allow_pickle) if self._is_local else _remote(url)
+
+    @contextmanager
+    def _connected(self) -> Iterator[QdrantClient]:
+        """Give the client, the local engine to one thread at a time; its errors become ours."""
+        with self._lock if self._is_local else nullcontext():
+            try:
+                yield self._client
+            except UnexpectedResponse as error:
+                if error.status_code is None or error.status_code < 500:
+                    raise Sen2ProError(f"Qdrant refused this: {first_line(error)}") from None
+                raise self._unavailable(error) from None
+            except (ResponseHandlingException, ApiException, ConnectionError) as error:
+                raise self._unavailable(error) from None
+
+    def _unavailable(self, error: Exception) -> StoreUnavailable:
+        return StoreUnavailable(f"Qdrant at {without_secret(self._url)} does not answer: {first_line(error)}")
+
+    def create(self, info: IndexInfo, *, overwrite: bool) -> None:
         """Make the collections of a new index."""
-        store = cls(Client(url, allow_pickle), name, info)
-        store._create(overwrite)
-        return store
-
-    @classmethod
-    def connect(cls, url: str, name: str, *, allow_pickle: bool = False) -> QdrantStore:
-        """Open an index, and undo an interrupted batch."""
-        client = Client(url, allow_pickle)
-        try:
-            content = retry(lambda: _read_info(client, name))
-            store = cls(client, name, *from_json(content, f"{name!r} in {without_secret(url)}"))
-        except Sen2ProError:
-            client.close()
-            raise
-        store._undo()
-        return store
-
-    @retried
-    def _create(self, overwrite: bool) -> None:
-        with self._client.asking() as client:
+        with self._connected() as client:
             if client.collection_exists(self._name):
                 if not overwrite:
                     raise Sen2ProError(
@@ -95,37 +93,41 @@ class QdrantStore:
                 client.delete_collection(self._name)
             if client.collection_exists(self._notes):
                 client.delete_collection(self._notes)
-            for name, size in ((self._name, self.info.dimensions), (self._notes, 1)):
+            for name, size in ((self._name, info.dimensions), (self._notes, 1)):
                 client.create_collection(name, models.VectorParams(size=size, distance=models.Distance.DOT))
-            self._note(client, _INFO_POINT, {"about": to_json(self.info)})
+            self._note(_ABOUT, {"about": to_json(info)})
+        self.info = info
 
-    @retried
+    def about(self) -> object:
+        """Return the description of the index, or None if there is none; undo an interrupted batch."""
+        with self._connected() as client:
+            if not client.collection_exists(self._notes) or not client.collection_exists(self._name):
+                return None
+            self._undo()
+            found = client.retrieve(self._notes, [_ABOUT])
+            return (found[0].payload or {}).get("about") if found else None
+
     def keep_confidence(self, content: Json | None) -> None:
         """Keep the JSON of a confidence beside the description of the index."""
-        with self._client.asking() as client:
-            self._note(client, _INFO_POINT, {"about": to_json(self.info, content)})
+        with self._connected():
+            self._note(_ABOUT, {"about": to_json(self.info, content)})
         self.confidence = content
 
-    def _note(self, client: QdrantClient, number: int, payload: Json) -> None:
-        client.upsert(self._notes, [models.PointStruct(id=number, vector=[1.0], payload=payload)], wait=True)
+    def _note(self, number: int, payload: Json) -> None:
+        self._client.upsert(self._notes, [models.PointStruct(id=number, vector=[1.0], payload=payload)], wait=True)
 
-    @retried
     def __len__(self) -> int:
-        with self._client.asking() as client:
+        with self._connected() as client:
             return client.count(self._name, exact=True).count
 
-    @retried
     def read(self, ids: Sequence[str]) -> list[Document]:
         """Return the documents with these ids; unknown ids are left out."""
-        with self._client.asking() as client:
+        with self._connected() as client:
             points = client.retrieve(self._name, [_point(id) for id in ids], with_payload=True)
         return [_document(point.payload or {}) for point in points]
 
     def write(self, rows: Rows, *, replace: bool) -> None:
         """Add rows as one batch."""
-        retry_write(lambda: self._write(rows, replace), rows.ids)
-
-    def _write(self, rows: Rows, replace: bool) -> None:
         columns = zip(rows.documents, rows.vectors.tolist(), rows.details.tolist(), strict=True)
         points = [
             models.PointStruct(
@@ -134,95 +136,64 @@ class QdrantStore:
             )
             for document, vector, details in columns
         ]  # fmt: skip
-        with self._client.asking() as client:
-            if not replace and (there := self._existing(client, rows.ids)):
-                raise DuplicateIds(there)
-            with self._journal(client, [_point(id) for id in rows.ids]):
-                client.upsert(self._name, points, wait=True)
+        with self._connected() as client:
+            if not replace and (there := self.read(rows.ids)):
+                raise DuplicateIds([document.id for document in there])
+            self._as_one(rows.ids, lambda: client.upsert(self._name, points, wait=True))
 
-    def _existing(self, client: QdrantClient, ids: Sequence[str]) -> list[str]:
-        found = client.retrieve(self._name, [_point(id) for id in ids], with_payload=False)
-        there = {str(point.id) for point in found}
-        return [id for id in dict.fromkeys(ids) if _point(id) in there]
-
-    @retried
     def delete(self, ids: Sequence[str]) -> int:
         """Delete documents as one batch; return how many there were."""
-        with self._client.asking() as client:
-            points = [_point(id) for id in self._existing(client, ids)]
-            if points:
-                with self._journal(client, points):
-                    client.delete(self._name, models.PointIdsList(points=[*points]), wait=True)
-            return len(points)
+        with self._connected() as client:
+            there = [document.id for document in self.read(ids)]
+            points = models.PointIdsList(points=[_point(id) for id in there])
+            if there:
+                self._as_one(there, lambda: client.delete(self._name, points, wait=True))
+            return len(there)
 
-    @contextmanager
-    def _journal(self, client: QdrantClient, points: list[str]) -> Iterator[None]:
-        """Note what a batch of the local engine replaces, so that an interrupted batch can be undone."""
-        if not self._client.local:
-            yield
+    def _as_one(self, ids: Sequence[str], change: Callable[[], object]) -> None:
+        """Change points, all or none: what the local engine replaces is noted before."""
+        if not self._is_local:
+            change()
             return
-        old = client.retrieve(self._name, points, with_vectors=True)
+        points = [_point(id) for id in ids]
+        old = self._client.retrieve(self._name, points, with_vectors=True)
         kept = [{"id": str(point.id), "vector": point.vector, "payload": point.payload} for point in old]
-        self._note(client, _JOURNAL_POINT, {"points": points, "old": kept})
+        self._note(_JOURNAL, {"points": points, "old": kept})
         try:
-            yield
+            change()
         except BaseException:
             self._undo()
             raise
-        self._forget(client)
+        self._client.delete(self._notes, models.PointIdsList(points=[_JOURNAL]), wait=True)
 
     def _undo(self) -> None:
-        """Undo an interrupted batch of the local engine."""
-        if not self._client.local:
-            return
-        with self._client.asking() as client:
-            found = client.retrieve(self._notes, [_JOURNAL_POINT])
-            if not found:
-                return
-            journal = found[0].payload or {}
-            client.delete(self._name, models.PointIdsList(points=journal["points"]), wait=True)
-            if journal["old"]:
-                client.upsert(self._name, [models.PointStruct(**each) for each in journal["old"]], wait=True)
-            self._forget(client)
+        """Undo an interrupted batch of the local engine; a server has no journal."""
+        for journal in self._client.retrieve(self._notes, [_JOURNAL]):
+            content = journal.payload or {}
+            self._client.delete(self._name, models.PointIdsList(points=content["points"]), wait=True)
+            if content["old"]:
+                self._client.upsert(self._name, [models.PointStruct(**each) for each in content["old"]], wait=True)
+            self._client.delete(self._notes, models.PointIdsList(points=[_JOURNAL]), wait=True)
 
-    def _forget(self, client: QdrantClient) -> None:
-        client.delete(self._notes, models.PointIdsList(points=[_JOURNAL_POINT]), wait=True)
-
-    @retried
     def nearest(self, vectors: Array, k: int, where: Where) -> list[Candidates]:
         """Return the k nearest documents for each vector (n, k)."""
         wanted, exact = _filter(where), None  # the local engine always compares all points, and warns if it gets this
-        if not self._client.local:
+        if not self._is_local:
             exact = models.SearchParams(exact=self.info.kind == "flat", hnsw_ef=max(128, 2 * k))
         requests = [
             models.QueryRequest(query=vector, limit=k, filter=wanted, params=exact, with_payload=True)
             for vector in vectors.tolist()
         ]
-        with self._client.asking() as client:
+        with self._connected() as client:
             answers = client.query_batch_points(self._name, requests=requests) if requests else []
-        return [self._candidates(answer.points) for answer in answers]
+        return [_candidates(answer.points) for answer in answers]
 
-    def _candidates(self, points: Sequence[models.ScoredPoint]) -> Candidates:
-        if not points:
-            return Candidates.none()
-        rows = [point.payload or {} for point in points]
-        details = np.array([row["details"] for row in rows], np.float32)
-        return Candidates([_document(row) for row in rows], [float(point.score) for point in points], details)
-
-    @retried
     def has_key(self, key: str) -> bool:
         """Tell whether a document has this key in its metadata."""
         empty = models.IsEmptyCondition(is_empty=models.PayloadField(key=f"metadata.{key}"))
-        with self._client.asking() as client:
+        with self._connected() as client:
             found, _ = client.scroll(self._name, models.Filter(must_not=[empty]), limit=1, with_payload=False)
         return bool(found)
-
-    @retried
-    def keys(self) -> list[str]:
-        """Return the keys of the metadata of a thousand documents."""
-        with self._client.asking() as client:
-            found, _ = client.scroll(self._name, limit=SOME_ROWS, with_payload=["metadata"])
-        return sorted({key for point in found for key in (point.payload or {})["metadata"]})
 
     def finish(self) -> None:
         """Do nothing: a server builds its graph automatically."""
@@ -230,33 +201,6 @@ class QdrantStore:
     def close(self) -> None:
         """Close the client, which frees the lock of a folder."""
         self._client.close()
-
-
-class Client:
-    """The client of a server, or the local engine, which is for one thread at a time."""
-
-    def __init__(self, url: str, allow_pickle: bool) -> None:
-        self._url, self._lock = url, threading.RLock()
-        rest = url.partition("://")[2]
-        self.local = rest == ":memory:" or rest.startswith("/")
-        self._client = _local(rest, allow_pickle) if self.local else _remote(url)
-        self.close = self._client.close
-
-    @contextmanager
-    def asking(self) -> Iterator[QdrantClient]:
-        """Give the client; its errors become ours."""
-        with self._lock if self.local else nullcontext():
-            try:
-                yield self._client
-            except UnexpectedResponse as error:
-                if error.status_code is None or error.status_code < 500:
-                    raise Sen2ProError(f"Qdrant refused this: {first_line(error)}") from None
-                raise self._unavailable(error) from None
-            except (ResponseHandlingException, ApiException, ConnectionError) as error:
-                raise self._unavailable(error) from None
-
-    def _unavailable(self, error: Exception) -> StoreUnavailable:
-        return StoreUnavailable(f"Qdrant at {without_secret(self._url)} does not answer: {first_line(error)}")
 
 
 def _local(place: str, allow_pickle: bool) -> QdrantClient:
@@ -285,19 +229,6 @@ def _remote(url: str) -> QdrantClient:
     return QdrantClient(url=address, api_key=key, timeout=_WAIT, check_compatibility=False)
 
 
-def _read_info(client: Client, name: str) -> object:
-    """Return the description of an index; None if there is no such index."""
-    with client.asking() as asked:
-        if not asked.collection_exists(_notes(name)) or not asked.collection_exists(name):
-            return None
-        found = asked.retrieve(_notes(name), [_INFO_POINT])
-        return (found[0].payload or {}).get("about") if found else None
-
-
-def _notes(name: str) -> str:
-    return f"{name}__about"
-
-
 def _point(id: str) -> str:
     """Return the id of a point: Qdrant takes numbers and UUIDs only."""
     return str(uuid.uuid5(_NAMESPACE, id))
@@ -305,6 +236,13 @@ def _point(id: str) -> str:
 
 def _document(payload: Json) -> Document:
     return Document(*(payload[name] for name in FIELDS))
+
+
+def _candidates(points: Sequence[models.ScoredPoint]) -> Candidates:
+    rows = [point.payload or {} for point in points]
+    details = np.array([row["details"] for row in rows], np.float32)
+    similarities = [float(point.score) for point in points]
+    return Candidates([_document(row) for row in rows], similarities, details) if rows else Candidates.none()
 
 
 def _filter(where: Where) -> models.Filter | None:

@@ -19,8 +19,7 @@ from sen2pro.gaussian import Gaussian
 from sen2pro.model import Sen2Pro
 from sen2pro.search.documents import check_where
 from sen2pro.server import schemas
-from sen2pro.server.cache import key_of
-from sen2pro.server.engine import SearchOptions, TextGaussian, labels_of, weight
+from sen2pro.server.engine import TextGaussian, labels_of
 from sen2pro.server.http_errors import RequestError, error_docs
 from sen2pro.server.mapping import make_map
 from sen2pro.server.requests import ApiRequest
@@ -95,7 +94,7 @@ async def compare(body: schemas.CompareRequest, request: ApiRequest) -> Response
         raise RequestError("invalid", message)
     tokens = await request.tokenize([*first, *second], request.engine.prompt())
     pairs = [tokens.rows([i, len(first) + i]) for i in range(len(first))]
-    found = await request.run(request.engine.comparisons(), pairs, [weight(pair) for pair in pairs])
+    found = await request.run(request.engine.comparisons(), pairs, pairs)
     return request.answer([{**asdict(each), "verdict": each.verdict, "answer": str(each)} for each in found])
 
 
@@ -136,7 +135,7 @@ async def draw_map(body: schemas.MapRequest, request: ApiRequest) -> Response:
     if len(body.input) < 2:
         raise RequestError("invalid", "a map takes at least 2 texts", "input")
     tokens = await request.tokenize(request.as_list(body.input, "input", _MOST_MAPPED), prompt)
-    rows = await request.run_texts(engine.distributions(prompt), tokens, engine.passes)
+    rows = await request.run_texts(engine.distributions(prompt), tokens)
     scores: list[float | None] = [None] * len(tokens)
     if engine.specifies:
         scores = [row["score"] for row in await request.run_texts(engine.specificity(), tokens)]
@@ -162,10 +161,9 @@ async def search(body: schemas.SearchRequest, request: ApiRequest) -> Response:
         index = await _index_of(request, body.documents)
     if body.precision is not None and not index.calibrated:
         raise RequestError("invalid", "precision needs calibrated probabilities; this index has none", "precision")
-    options = SearchOptions(body.k, body.where, body.precision, body.certainty)
     tokens = await request.tokenize(queries, index.prompt("query"))
-    extra = engine.search_weight(index, options)
-    results = await request.run_texts(engine.search(index, options), tokens, index.passes, extra)
+    job = engine.search(index, body.k, body.where, body.precision, body.certainty)
+    results = await request.run_texts(job, tokens)
     if sum(len(hit.text) for result in results for hit in result) > _MOST_CHARACTERS:
         message = f"the hits of a request may have {_MOST_CHARACTERS} characters; ask for fewer hits"
         raise RequestError("large", message, "k")
@@ -178,7 +176,7 @@ async def _index_of(request: ApiRequest, documents: Sequence[str]) -> Index:
     if find_spec("faiss") is None:
         raise RequestError("missing", "searching in documents needs: pip install 'sen2pro[search]'", "documents")
     given = [str(text) for text in request.as_list(list(documents), "documents", _MOST_DOCUMENTS)]
-    key = key_of(given)
+    key = indexes.key(given)
     index = indexes.get(key)
     if index is None:
         index = await request.run_in_thread(partial(_new_index, model), "fits")
@@ -187,8 +185,8 @@ async def _index_of(request: ApiRequest, documents: Sequence[str]) -> Index:
     done = len(index)
     if done < len(given):
         tokens = await request.tokenize(given[done:], index.prompt("document"))
-        units = [(done + i, tokens.rows([i])) for i in range(len(tokens))]
-        await request.run(request.engine.indexing(index), units, [index.passes * weight(row) for _, row in units])
+        rows = [tokens.rows([i]) for i in range(len(tokens))]
+        await request.run(request.engine.indexing(index), list(enumerate(rows, done)), rows)
     return index
 
 
@@ -211,13 +209,13 @@ async def classify(body: schemas.ClassifyRequest, request: ApiRequest) -> Respon
         return request.answer(labels_of(classifier, classifier.predict_proba(gaussian)))
     if engine.classifier is None:
         raise RequestError("missing", "this server has no classifier; give 'examples'")
-    classes, passes = len(engine.classifier.classes_), engine.classifier.encoder.passes
+    classes = len(engine.classifier.classes_)
     if len(given) > 1 and len(given) * classes > _MOST_PROBABILITIES:
         most = max(1, _MOST_PROBABILITIES // classes)
         message = f"with {classes} classes, a request may have {most} texts, not {len(given)}"
         raise RequestError("large", message, "input")
     tokens = await request.tokenize(given, engine.prompt())
-    return request.answer(await request.run_texts(engine.labels(engine.classifier), tokens, passes))
+    return request.answer(await request.run_texts(engine.labels(engine.classifier), tokens))
 
 
 async def _classifier_of(request: ApiRequest, examples: Sequence[schemas.Example]) -> Sen2ProClassifier:
@@ -227,7 +225,7 @@ async def _classifier_of(request: ApiRequest, examples: Sequence[schemas.Example
     if len(set(labels)) > _MOST_LABELS:
         raise RequestError("large", f"examples may have {_MOST_LABELS} labels, not {len(set(labels))}", "examples")
     given = request.as_list(texts, "examples", _MOST_EXAMPLES)
-    key = key_of([*texts, *labels])
+    key = classifiers.key([*texts, *labels])
     classifier = classifiers.get(key)
     if classifier is None:
         gaussian = engine.gaussian(await request.distributions(given), engine.prompt())
