@@ -19,7 +19,7 @@ from scale_runs import (
 )
 from search_stores import Server
 from test_cli import run
-from test_killed_runs import spawn, stop, units, wait_for
+from test_killed_runs import Forked, units
 
 from sen2pro import Sen2Pro, Sen2ProError, Sen2ProWarning
 from sen2pro.cli import options
@@ -158,14 +158,14 @@ def test_a_stopped_prediction_resumes(classifier, shared_folder, tmp_path):
     """Kills are in tests/jobs."""
     source, output = write_lines(tmp_path / "in.txt", some_texts(3000)), tmp_path / "out.jsonl"
     arguments = ("classify", "predict", classifier, source, output, "-m", shared_folder, "--workers", "2")
-    process = spawn(*arguments)
-    wait_for(process, lambda: units(tmp_path))
-    _, errors = stop(process, signal.SIGINT)
-    assert process.returncode == 130, errors
-    assert "Run the same command again to resume" in errors
+    process = Forked(*arguments)
+    process.wait_for(lambda: units(tmp_path))
+    code, told = process.end(signal.SIGINT)
+    assert code == 130, told
+    assert "Run the same command again to resume" in told
     assert names(tmp_path) == ["in.txt", "out.jsonl.parts"]
-    again = spawn(*arguments)
-    assert (again.wait(120), len(output.read_text().splitlines())) == (0, 3000)
+    assert run(*arguments).exit_code == 0
+    assert len(output.read_text().splitlines()) == 3000
     assert names(tmp_path) == ["in.txt", "out.jsonl"]
 
 
