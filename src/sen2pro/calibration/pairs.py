@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sen2pro.calibration import report as reports
+from sen2pro.calibration.comparison import pair_cosine
 from sen2pro.calibration.confidence import Confidence, Examples, State, held_out, match_labels
 from sen2pro.calibration.defaults import default_slope
 from sen2pro.calibration.guarantee import Rule
@@ -39,7 +40,7 @@ from sen2pro.gaussian import Gaussian, is_far
 from sen2pro.io.atomic import check_path
 from sen2pro.settings import CERTAINTY
 from sen2pro.signature import MATTERS, Signature
-from sen2pro.validation import Array, Array64, check_sentences
+from sen2pro.validation import Array64, check_sentences
 
 PLAIN = ("cosine", "length", "length difference")  # features that need no distribution
 _FLOOR = 1e-12  # of a variance, before its logarithm
@@ -294,20 +295,14 @@ def pair_features(a: Encoded, b: Encoded) -> Table:
     """
     lengths = np.log(np.maximum([a.words, b.words], 1))
     distance = distance_pairwise(a.gaussian, b.gaussian).astype(np.float64)
-    columns = [_cosine(a.plain, b.plain), lengths.sum(axis=0), np.abs(lengths[0] - lengths[1])]
-    columns += [distance, _cosine(a.gaussian.mean, b.gaussian.mean)]
+    columns = [pair_cosine(a.plain, b.plain), lengths.sum(axis=0), np.abs(lengths[0] - lengths[1])]
+    columns += [distance, pair_cosine(a.gaussian.mean, b.gaussian.mean)]
     for source in a.parts:
         x, y = a.parts[source], b.parts[source]
         total_x, total_y = (np.maximum(part.total_variance, _FLOOR) for part in (x, y))
         product = (x.mean.astype(np.float64) ** 2 * y.variance + y.mean.astype(np.float64) ** 2 * x.variance).sum(-1)
         columns += [np.log(total_x + total_y), np.abs(np.log(total_x / total_y)), np.log(np.maximum(product, _FLOOR))]
     return Table(names(list(a.parts)), np.stack(columns, axis=-1))
-
-
-def _cosine(x: Array, y: Array) -> Array64:
-    x_, y_ = (side.astype(np.float64) for side in (x, y))
-    norms = np.linalg.norm(x_, axis=-1) * np.linalg.norm(y_, axis=-1)
-    return np.asarray((x_ * y_).sum(axis=-1) / np.maximum(norms, _FLOOR))
 
 
 def far_pairs(left: Encoded, right: Encoded) -> Mask:

@@ -12,15 +12,17 @@ from functools import wraps
 from inspect import Parameter, Signature, signature
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from types import NoneType
+from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
 
 import typer
+from msgspec import structs
 
 from sen2pro.cli.terminal import Console, in_flags
 from sen2pro.errors import HeadMissing, Sen2ProError, Sen2ProWarning, TruncationWarning, one_of
 from sen2pro.io.atomic import check_path
 from sen2pro.io.rows import LONGEST_LINE
-from sen2pro.settings import Settings, option
+from sen2pro.settings import CALLER, DATA, Settings, about_setting, option
 
 if TYPE_CHECKING:
     from sen2pro.jobs import Summary
@@ -33,8 +35,9 @@ OneInput = Annotated[
     str, typer.Argument(help=f"{INPUT}; - is standard input. With --workers, a folder or a pattern too.")
 ]
 IN_ONE_PASS = ("model", "head", "pooling", "device", "revision", "trust_remote_code", "allow_pickle")
-_FIELDS = {each.name: each for each in fields(Settings)}
-NAMES = tuple(name for name, each in _FIELDS.items() if each.metadata["help"])
+_FLAGS = {"model": ("--model", "-m")}
+_ABOUT = {each.name: about_setting(each.type) for each in structs.fields(Settings)}
+NAMES = tuple(name for name in dict.fromkeys(("model", *DATA, *CALLER)) if _ABOUT[name])
 COLUMN = "Column with the sentences. (default: text, sentence or the only one)"
 LONGEST = "Maximum number of bytes of a line, or of a field of a table."
 Column = Annotated[str | None, typer.Option("--column", "-c", help=COLUMN)]
@@ -67,12 +70,26 @@ class Reading:
 
 
 def _option(each: Field[Any]) -> Parameter:
-    default, about = each.default, each.metadata
-    if isinstance(default, tuple):  # may be given again
-        default = None
-    kind = about["kind"] if default is not None else about["kind"] | None
-    flags = typer.Option(*about["flags"], help=about["help"])
-    return Parameter(each.name, Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, flags])
+    """Return the option of a field that names its type and its help."""
+    return _parameter(each.name, each.default, *(each.metadata[name] for name in ("kind", "help", "flags")))
+
+
+def _settings() -> dict[str, Parameter]:
+    """Return the options of `Settings`; a value that has several types is given as text."""
+    hints, options = get_type_hints(Settings), {}
+    for each in structs.fields(Settings):
+        name, kinds = each.name, set(get_args(hints[each.name]) or [hints[each.name]]) - {NoneType}
+        kind = kinds.pop() if len(kinds) == 1 and kinds <= {str, bool, int, float} else str
+        flags = (f"--{name.replace('_', '-')}",) if each.default is False else _FLAGS.get(name, ())
+        options[name] = _parameter(name, each.default, kind, _ABOUT[name], flags)
+    return options
+
+
+def _parameter(name: str, default: Any, kind: Any, help: str, flags: Sequence[str]) -> Parameter:
+    default = None if isinstance(default, tuple) else default  # such an option may be given again
+    kind = kind if default is not None else kind | None
+    found = typer.Option(*flags, help=help)
+    return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, found])
 
 
 def with_settings(
@@ -85,6 +102,7 @@ def with_settings(
     """
     names = [name for name in only or NAMES if name not in without]
     others = {argument: fields(kind) for argument, kind in (more or {}).items()}
+    of_settings = _settings()
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         @wraps(command)
@@ -100,8 +118,11 @@ def with_settings(
 
         made = {"settings", *others}
         own = [each for each in signature(command, eval_str=True).parameters.values() if each.name not in made]
-        wanted = [*chain(*others.values()), *(_FIELDS[name] for name in names)]
-        parameters = [*(each.replace(kind=Parameter.KEYWORD_ONLY) for each in own), *map(_option, wanted)]
+        parameters = [
+            *(each.replace(kind=Parameter.KEYWORD_ONLY) for each in own),
+            *map(_option, chain(*others.values())),
+            *(of_settings[name] for name in names),
+        ]
         run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
         run.__annotations__ = {each.name: each.annotation for each in parameters}
         return run

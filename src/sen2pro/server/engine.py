@@ -58,7 +58,7 @@ class Engine:
     def __init__(self, model: Sen2Pro, index: Index | None = None, classifier: Sen2ProClassifier | None = None) -> None:
         self.model, self.index, self.classifier = model, index, classifier
         self.rows = 0 if index is None else len(index)  # once: a database takes its time to count them
-        self.compares = _works(lambda: model.compare_pairs([], []))
+        self.compares = _works(lambda: model.compare([], []))
         self.specifies = _works(lambda: model.specificity([]))
 
     @property
@@ -130,7 +130,7 @@ class Engine:
 
         def run(tokens: Tokens) -> list[Comparison]:
             first, second = (tokens.rows(range(side, len(tokens), 2)) for side in (0, 1))
-            return self.model.compare_pairs(first, second)
+            return self.model.compare(first, second)
 
         return _job(run, "comparisons")
 

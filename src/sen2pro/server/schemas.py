@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import MISSING, fields
 from typing import Annotated, Any, Generic, Literal, TypeVar, get_type_hints
 
+from msgspec import structs
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from sen2pro.calibration.comparison import Comparison
@@ -15,7 +16,7 @@ from sen2pro.estimation.specificity import Specificity
 from sen2pro.search.results import Hit, Result
 from sen2pro.search.stores.protocol import Value
 from sen2pro.server.mapping import MapGroup, MapPoint
-from sen2pro.settings import CERTAINTY, DATA, Settings
+from sen2pro.settings import CERTAINTY, FileSettings, about_setting
 from sen2pro.signature import Signature
 
 _MAN, _GUITAR = "A man is playing a guitar.", "Someone plays an instrument."
@@ -59,9 +60,7 @@ def _of_dataclass(kind: type, name: str, **changed: Any) -> Any:
 
 
 _SETTINGS: dict[str, Any] = {
-    each.name: (Any, Field(each.default, description=each.metadata["help"]))
-    for each in fields(Settings)
-    if each.name in DATA
+    each.name: (Any, Field(each.default, description=about_setting(each.type))) for each in structs.fields(FileSettings)
 }
 ServedSettings: Any = create_model("Settings", __doc__="The operator's settings of the encoder.", **_SETTINGS)
 ServedSignature: Any = _of_dataclass(Signature, "Signature")
