@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import torch
@@ -35,7 +36,8 @@ _TOKEN = "id", "text", "special", "start", "stop"  # the fields of a token in a 
 _WARM_UP = "A short one.", "A sentence of some more words, so that the network runs once.", "word " * 200
 
 
-class TextGaussian(NamedTuple):
+@dataclass(eq=False)
+class TextGaussian:
     """The Gaussian of one text: mean and variance (k,), total variance, and coverage if a head was used."""
 
     mean: Array

@@ -57,7 +57,7 @@ async def distributions(body: schemas.DistributionsRequest, request: ApiRequest)
     signature = request.engine.model.signature(request.engine.prompt())
     if ARROW in request.headers.get("accept", ""):
         return Response(to_arrow(rows, signature), media_type=ARROW)
-    data = [{"index": i, **row._asdict()} for i, row in enumerate(rows)]
+    data = [{"index": i, **vars(row)} for i, row in enumerate(rows)]
     return request.answer(data, object="list", signature=asdict(signature))
 
 
