@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from operator import attrgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
@@ -30,6 +30,8 @@ from sen2pro.sampling.sampler import Sampler
 from sen2pro.settings import DEFAULT_MODEL, SavedModel, Settings
 from sen2pro.signature import Signature
 from sen2pro.validation import Array, check_sentences, check_text
+
+Texts = Sequence[str] | Tokens
 
 
 def _read_only(path: str) -> Any:
@@ -328,32 +330,34 @@ class Sen2Pro:
         words = check_sentences(check_text("sentence", sentence))[0].split()
         return specificities.explain(words, self.encode_plain(specificities.without_each_word(words)))
 
-    def compare(self, a: str, b: str) -> Comparison:
+    @overload
+    def compare(self, a: str, b: str) -> Comparison: ...  # type: ignore[overload-overlap]
+
+    @overload
+    def compare(self, a: Texts, b: Texts) -> list[Comparison]: ...
+
+    def compare(self, a: str | Texts, b: str | Texts) -> Comparison | list[Comparison]:
         """Return how likely two sentences mean the same, how similar they are (0 to 5), and which is vaguer.
 
-        It is for the default model. For another model, or for your own idea of a match, fit
-        `sen2pro.calibration.MatchConfidence` on labelled pairs.
+        Two lists are compared pair by pair, in one pass for all. It is for the default model. For another model, or
+        for your own idea of a match, fit `sen2pro.calibration.MatchConfidence` on labelled pairs.
 
         >>> print(Sen2Pro().compare("A man is playing a guitar.", "A man plays the guitar."))
-        85 % likely the same meaning (likely). Similarity 4.4 of 5, probably between 3.1 and 5.0. ...
-        """
-        return self._compare(self.tokenize([check_text("a", a), check_text("b", b)]), 1)[0]
-
-    def compare_pairs(self, first: Sequence[str] | Tokens, second: Sequence[str] | Tokens) -> list[Comparison]:
-        """Compare each sentence of `first` with its partner in `second`; all of them take one pass together.
-
-        >>> pairs = Sen2Pro().compare_pairs(["It rains.", "It rains."], ["It rains.", "I like tea."])
+        96 % likely the same meaning (likely). Similarity 4.6 of 5, probably between 3.2 and 5.0. ...
+        >>> pairs = Sen2Pro().compare(["A dog runs.", "A dog runs."], ["A dog is running.", "I like tea."])
         >>> print(pairs[0].verdict, pairs[1].verdict)
         likely unlikely
         """
-        left, right = self.tokenize(first), self.tokenize(second)
+        if isinstance(a, str) or isinstance(b, str):
+            return self._compare(self.tokenize([check_text("a", a), check_text("b", b)]), 1)[0]
+        left, right = self.tokenize(a), self.tokenize(b)
         return self._compare(Tokens.join([left, right]), len(left))
 
     def _compare(self, tokens: Tokens, count: int) -> list[Comparison]:
         method = self._in_one_pass()
         check_comparison(self.signature(), method is not None)
         assert method is not None
-        return compare(*method.totals(tokens), count, defaults().pairs)
+        return compare(count, tokens.words, *method.totals(tokens), defaults().pairs)
 
     def similarity(self, a: Gaussian, b: Gaussian, *, metric: str = "sen2pro", alpha: float | str = "ratio") -> Array:
         """Return the similarity of every Gaussian in `a` with every one in `b`: (n, m), greater is closer.

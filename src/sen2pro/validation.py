@@ -14,6 +14,7 @@ if TYPE_CHECKING:  # the help of a command checks settings, and needs no numpy
     from numpy.typing import NDArray
 
 Array: TypeAlias = "NDArray[np.float32]"
+AnyArray: TypeAlias = "NDArray[Any]"
 Array64: TypeAlias = "NDArray[np.float64]"
 Labels: TypeAlias = "NDArray[np.int64]"
 
@@ -164,7 +165,7 @@ def as_list(values: Any, what: str) -> list[Any]:
 def check_numbers(
     name: str, values: Any, dtype: type[np.floating[Any]] | None = None, *, axes: Sequence[str] = _AXES,
     copy: bool = False,
-) -> NDArray[Any]:  # fmt: skip
+) -> AnyArray:  # fmt: skip
     """Return an array of real numbers that float32 can hold, none of them NaN or infinite.
 
     It has the type `dtype`, by default the one that the numbers have, and shares no memory with `values` if `copy`.
@@ -190,7 +191,7 @@ def check_numbers(
     return single if dtype is np.float32 else array.astype(dtype or array.dtype, order="C", copy=copy)
 
 
-def as_array(name: str, values: Any) -> NDArray[Any]:
+def as_array(name: str, values: Any) -> AnyArray:
     """Return what numpy makes of some values, or say why it makes nothing of them."""
     import numpy as np
 
@@ -204,7 +205,7 @@ def as_array(name: str, values: Any) -> NDArray[Any]:
     return array
 
 
-def _refuse_kind(name: str, array: NDArray[Any], axes: Sequence[str]) -> None:
+def _refuse_kind(name: str, array: AnyArray, axes: Sequence[str]) -> None:
     """Raise for an array that is not of numbers: name the first value that is none."""
     if array.ndim == 0:
         raise Sen2ProError(f"{name} must be an array of numbers, not {short_repr(array.item())}")

@@ -29,6 +29,7 @@ Inputs = Annotated[
 ]
 Texts = Annotated[str | Strings, Field(description="a text or a list of texts")]
 Vector = list[float]
+Row = TypeVar("Row")
 
 
 class Lenient(BaseModel):
@@ -93,13 +94,18 @@ class Usage(BaseModel):
     total_tokens: int
 
 
-class Embeddings(BaseModel):
+class Answer(BaseModel, Generic[Row]):
+    """The response of routes below `/v1`: one row per text, pair or query."""
+
+    data: list[Row]
+    model: str
+    usage: Usage
+
+
+class Embeddings(Answer[Embedding]):
     """The response of `/v1/embeddings`."""
 
     object: Literal["list"]
-    data: list[Embedding]
-    model: str
-    usage: Usage
 
 
 class ServedModel(BaseModel):
@@ -219,16 +225,6 @@ class TeiError(BaseModel):
 
 
 # Our own.
-
-Row = TypeVar("Row")
-
-
-class Answer(BaseModel, Generic[Row]):
-    """The response of our own routes: one row per text, pair or query."""
-
-    data: list[Row]
-    model: str
-    usage: Usage
 
 
 class DistributionsRequest(Strict, json_schema_extra=_example(input=[_MAN, "It happened."])):
