@@ -31,3 +31,11 @@ def sentences(count, seed=0):
     """Return so many different sentences."""
     every = [f"{s} {v} {e}" for s in SUBJECTS for v in VERBS for e in ENDS]
     return random.Random(seed).sample(every, count)
+
+
+# Texts of a help page, a query that one of them answers, and one that none does.
+HELP = [
+    "To reset your password, open Settings and choose Security.", "We ship to all of Europe within five days.",
+    "Our office is in Lyon, near the station.", "Refunds take two weeks.", "The app runs on Android and iOS.",
+]  # fmt: skip
+KNOWN, UNKNOWN = "how do I reset my password?", "who won the world cup in 1998?"

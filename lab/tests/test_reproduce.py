@@ -195,7 +195,7 @@ def test_names_are_found_in_any_case_and_unknown_ones_are_listed():
     assert chosen(["t11", "f4", "T11"]) == ["T11", "F4"]
     assert chosen(["all", "contests"]) == list(TABLES)
     assert set(chosen(["all"])) - set(chosen(["all"], "one-pass")) == set(NEED_SAMPLES)
-    assert chosen(["contests"]) == ["C1", "C2", "C3", "C4"]
+    assert chosen(["contests"]) == ["C1", "C2", "C3", "C4", "C5"]
     with pytest.raises(Sen2ProError, match=r"unknown table 'T22'; did you mean 'T2'\? It is one of: T1, T2,"):
         chosen(["T22"])
 

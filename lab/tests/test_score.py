@@ -127,8 +127,13 @@ def test_a_column_of_a_table_is_read(files, capsys):
     ("references", "candidates", "changes", "message"),
     [
         ("a\nb\n", "a\n", {}, r"references.txt has 2 sentences but .*candidates.txt has 1"),
-        ("a\n\nb\n", "a\nb\n", {}, "references.txt, line 2: empty or blank; leave the pair out of both files"),
-        ("a\nb\n", "a\nb\n \n", {}, "candidates.txt, line 3: empty or blank"),
+        (
+            "a\n\nb\n",
+            "a\nb\n",
+            {},
+            "references.txt, line 2: the sentence is empty or blank; leave the pair out of both files",
+        ),
+        ("a\nb\n", "a\nb\n \n", {}, "candidates.txt, line 3: the sentence is empty or blank"),
         ("", "", {}, "nothing to score"),
         ("a\n", "a\n", {"metrics": "cder,blue"}, "did you mean 'bleu'"),
         ("a\n", "a\n", {"metrics": " ,"}, "at least one name"),

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.12.0"
 
 if TYPE_CHECKING:
+    from sen2pro.calibration import MatchConfidence, SearchConfidence
+    from sen2pro.classification import Sen2ProClassifier
     from sen2pro.distances import distance, distance_pairwise
     from sen2pro.errors import Sen2ProError, Sen2ProWarning
     from sen2pro.estimation.head import Head
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from sen2pro.estimation.whitening import Whitening
     from sen2pro.gaussian import Gaussian
     from sen2pro.model import Sen2Pro
+    from sen2pro.search import Index
     from sen2pro.signature import Signature
 
 
@@ -42,14 +45,16 @@ def importer(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], An
 
 # Public name -> the module that holds it. Imported on first use: torch takes seconds, `import sen2pro` must not.
 _HOME = {
-    "Gaussian": "gaussian", "Head": "estimation.head", "Sen2Pro": "model", "Sen2ProError": "errors",
-    "Sen2ProWarning": "errors", "Signature": "signature", "Whitening": "estimation.whitening", "distance": "distances",
-    "distance_pairwise": "distances", "estimate": "estimation.moments",
+    "Gaussian": "gaussian", "Head": "estimation.head", "Index": "search", "MatchConfidence": "calibration",
+    "SearchConfidence": "calibration", "Sen2Pro": "model", "Sen2ProClassifier": "classification",
+    "Sen2ProError": "errors", "Sen2ProWarning": "errors", "Signature": "signature",
+    "Whitening": "estimation.whitening", "distance": "distances", "distance_pairwise": "distances",
+    "estimate": "estimation.moments",
 }  # fmt: skip
 
 __all__ = [
-    "Gaussian", "Head", "Sen2Pro", "Sen2ProError", "Sen2ProWarning", "Signature", "Whitening", "distance",
-    "distance_pairwise", "estimate",
+    "Gaussian", "Head", "Index", "MatchConfidence", "SearchConfidence", "Sen2Pro", "Sen2ProClassifier", "Sen2ProError",
+    "Sen2ProWarning", "Signature", "Whitening", "distance", "distance_pairwise", "estimate",
 ]  # fmt: skip
 
 __getattr__, __dir__ = importer(__name__, _HOME)

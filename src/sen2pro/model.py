@@ -4,38 +4,34 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from operator import attrgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
-from msgspec import structs
 
-from sen2pro.calibration import comparison
-from sen2pro.calibration.comparison import Comparison
+from sen2pro.calibration.comparison import Comparison, compare
 from sen2pro.calibration.defaults import check_comparison, defaults
 from sen2pro.distances import distance, distance_pairwise
 from sen2pro.encoder.backend import Tokens
 from sen2pro.encoder.encoder import Encoder
-from sen2pro.encoder.find import source_of_files
-from sen2pro.errors import HeadMissing, Sen2ProError, Sen2ProWarning, TruncationWarning
+from sen2pro.errors import Sen2ProError, Sen2ProWarning, TruncationWarning
 from sen2pro.estimation import methods
 from sen2pro.estimation import specificity as specificities
 from sen2pro.estimation.distill import learn
 from sen2pro.estimation.encoded import Encoded
-from sen2pro.estimation.head import Head, find_head
-from sen2pro.estimation.methods import Method, OnePass, Plain, Sampling, open_sampler
+from sen2pro.estimation.head import Head
+from sen2pro.estimation.methods import Method, OnePass, Sampling, open_method
 from sen2pro.estimation.specificity import Explanation, Specificity, SpecificityHead
-from sen2pro.estimation.whitening import WHITENING_FILE, Whitening
+from sen2pro.estimation.whitening import Whitening
 from sen2pro.gaussian import Gaussian
-from sen2pro.io import bundle
-from sen2pro.io.atomic import new_folder
 from sen2pro.progress import Show
 from sen2pro.sampling.sampler import Sampler
-from sen2pro.settings import DEFAULT_MODEL, SAVED, SavedModel, Settings
+from sen2pro.settings import DEFAULT_MODEL, SavedModel, Settings
 from sen2pro.signature import Signature
-from sen2pro.validation import Array, check_sentences, check_text, check_whole
+from sen2pro.validation import Array, check_sentences, check_text
+
+Texts = Sequence[str] | Tokens
 
 
 def _read_only(path: str) -> Any:
@@ -101,74 +97,64 @@ class Sen2Pro:
     ) -> None:  # fmt: skip
         given = {name: value for name, value in locals().items() if name != "self"}
         settings, saved = Settings(**given), SavedModel.find(model)
-        self._open(saved.fill(settings) if saved else settings, saved)
+        self._method = open_method(saved.fill(settings) if saved else settings, saved)
 
-    def _open(self, settings: Settings, saved: SavedModel | None) -> None:
-        self._sampler, self._head, self._one_pass = open_sampler(settings, saved), None, None
-        if settings.head is not None or not settings.draws:
-            self._head = find_head(self._sampler, self.signature(), settings.head)
-
-    _sampler: Sampler
-    _head: Head | None
-    _one_pass: Sen2Pro | None  # the model with the method `one-pass`, if it was needed
+    _method: Method
+    _one_pass: OnePass | None = None  # found when it is first needed
 
     # The parameters above, as they are in use.
     method: str = _read_only("settings.method")
     uncertainty: str = _read_only("settings.uncertainty")
     combine: str = _read_only("settings.combine")
     seed: int = _read_only("settings.seed")
-    normalize: bool = _read_only("_sampler.normalize")
-    whitening: Whitening | None = _read_only("_sampler.whitening")
-    head: Head | None = _read_only("_head")
+    normalize: bool = _read_only("sampler.normalize")
+    whitening: Whitening | None = _read_only("sampler.whitening")
+    head: Head | None = _read_only("_method.head")
     sources: tuple[str, ...] = _read_only("settings.sources")
     """The kinds of uncertainty in use."""
     samples: dict[str, int] = _read_only("settings.counts")
     """The number of samples of each kind of uncertainty."""
     passes: int = _read_only("settings.passes")
     """The number of forward passes that a sentence takes."""
-    settings: Settings = _read_only("_sampler.settings")
+    settings: Settings = _read_only("sampler.settings")
     """All settings in use; those left open are filled in."""
-    encoder: Encoder = _read_only("_sampler.encoder")
+    encoder: Encoder = _read_only("sampler.encoder")
     """The network with its tokenizer and pooling."""
-    sampler: Sampler = _read_only("_sampler")
+    sampler: Sampler = _read_only("_method.sampler")
     """Runs the encoder."""
-    dim: int = _read_only("_sampler.dim")
+    dim: int = _read_only("sampler.dim")
     """The number of dimensions of a Gaussian."""
 
     def __repr__(self) -> str:
-        how = "" if self.method == "sampling" else f" method={self.method!r},"
+        how = "" if self.settings.draws else f" method={self.method!r},"
         samples = self.signature().samples
         return f"Sen2Pro({self.encoder.name!r},{how} uncertainty={self.uncertainty!r}, samples={samples})"
 
     @property
     def vocabulary(self) -> list[str]:
         """The words that edits draw from."""
-        return list(self._sampler.words)
-
-    @property
-    def _method(self) -> Method:
-        if self.settings.draws:
-            return Sampling(self._sampler)
-        return Plain(self._sampler) if self._head is None else OnePass(self._sampler, self._head)
+        return list(self.sampler.words)
 
     def find_head(self) -> Head | None:
         """Return the head in use, or the one that this model finds in its folder or the package; None without one."""
-        if self._head is not None or self._one_pass is not None:
-            return self._head if self._one_pass is None else self._one_pass.head
-        try:
-            return find_head(self._sampler, self.signature())
-        except HeadMissing:
-            return None
+        method = self._in_one_pass()
+        return method.head if method else None
 
     def in_one_pass(self) -> Sen2Pro | None:
         """Return this model with the method `one-pass`, on the same network; None if there is no head for it."""
-        if not self.settings.draws:
-            return self
-        if self._one_pass is None and (head := self.find_head()) is not None:
-            self._one_pass = other = Sen2Pro.__new__(Sen2Pro)
-            other._sampler = replace(self._sampler, settings=self.settings.changed(method="one-pass"))
-            other._head, other._one_pass = head, None
+        method = self._in_one_pass()
+        return self if method is self._method else self._of(method) if method else None
+
+    def _in_one_pass(self) -> OnePass | None:
+        if self._one_pass is None:
+            self._one_pass = methods.in_one_pass(self._method)
         return self._one_pass
+
+    @classmethod
+    def _of(cls, method: Method) -> Sen2Pro:
+        model = cls.__new__(cls)
+        model._method = method
+        return model
 
     def signature(self, prompt: str = "", source: str | None = None) -> Signature:
         """Return what travels with every Gaussian: all that is needed to repeat it (for one source, if given)."""
@@ -242,7 +228,7 @@ class Sen2Pro:
     ) -> Array:  # fmt: skip
         """Return the plain vectors (n, k) of one deterministic pass: what the encoder gives without sen2pro."""
         tokens = self.tokenize(sentences, prompt_name=prompt_name, prompt=prompt)
-        vectors = Plain(self._sampler).estimate(tokens, batch_size, show_progress_bar).plain
+        vectors = self.sampler.vectors(tokens, batch_size, show_progress_bar)
         return vectors[0] if isinstance(sentences, str) else vectors
 
     def join(self, parts: Mapping[str, Gaussian]) -> Gaussian:
@@ -262,7 +248,7 @@ class Sen2Pro:
         (2, 5, 384)
         """
         tokens = self.tokenize(sentences, prompt_name=prompt_name, prompt=prompt)
-        result = self._sampler.draw_all(tokens, batch_size, show_progress_bar)
+        result = self.sampler.draw_all(tokens, batch_size, show_progress_bar)
         return result[0] if isinstance(sentences, str) else result
 
     def distill(
@@ -285,9 +271,8 @@ class Sen2Pro:
             Whether to print the quality on the sentences held out.
         """
         tokens = self.tokenize(list(dict.fromkeys(check_sentences(corpus))))
-        head = learn(self._sampler, self.signature(), tokens, samples, held_out, batch_size, show_progress_bar)
-        self._sampler = replace(self._sampler, settings=self.settings.changed(method="one-pass", head=head))
-        self._head, self._one_pass = head, None
+        head = learn(self.sampler, self.signature(), tokens, samples, held_out, batch_size, show_progress_bar)
+        self._method = self._one_pass = OnePass(self.sampler.changed(method="one-pass", head=head), head)
         if verbose:
             print(head.report())
         if head.flaw:
@@ -296,12 +281,11 @@ class Sen2Pro:
 
     def fit_whitening(self, corpus: Sequence[str], *, dim: int | None = None, batch_size: int | None = None) -> Sen2Pro:
         """Fit a whitening on the plain vectors of a corpus and use it from now on; returns the model itself."""
-        if self._head:
+        if self.head:
             raise Sen2ProError("the head of this model was fitted without this whitening; whiten first, then distill")
-        plain = self._sampler.run_plain(self.tokenize(corpus), batch_size=batch_size).vectors
-        whitening = Whitening.fit(plain, dim)
-        self._sampler = Sampler(self.encoder, self.settings.changed(whitening=whitening), whitening)
-        self._one_pass = None
+        whitening = Whitening.fit(self.sampler.run_plain(self.tokenize(corpus), (), batch_size).vectors, dim)
+        sampler = Sampler(self.encoder, self.settings.changed(whitening=whitening), whitening)
+        self._method, self._one_pass = Sampling(sampler), None
         return self
 
     def specificity(
@@ -328,21 +312,13 @@ class Sen2Pro:
         True
         """
         tokens = self.tokenize(sentences, prompt_name=prompt_name, prompt=prompt)
-        head, moves = self.find_specificity_head(), None
-        if samples is None:
-            head = specificities.needed(head, self.encoder.name)
-        else:
-            count = check_whole("samples", samples, 1, 1000)
-            moves = self._sampler.measure_moves(tokens, count, batch_size, show_progress_bar)
-        show = show_progress_bar if moves is None else False
-        encoded = Plain(self._sampler, head.layers if head else ()).estimate(tokens, batch_size, show)
-        found = specificities.measure(encoded, head, moves)
+        head = self.find_specificity_head()
+        found = specificities.measure(self.sampler, head, tokens, samples, batch_size, show_progress_bar)
         return found[0] if isinstance(sentences, str) else found
 
     def find_specificity_head(self) -> SpecificityHead | None:
         """Return the specificity head in use: the head's, the one in the model's folder, or one of the package."""
-        fitted = self._head.specificity if self._head else None
-        return specificities.find(self.signature(), self.encoder.depth, self.encoder.folder, fitted)
+        return specificities.find(self.signature(), self.encoder, self.head.specificity if self.head else None)
 
     def explain(self, sentence: str) -> Explanation:
         """Return each word with how far the meaning moves without it: what carries the sentence, and what is filler.
@@ -354,32 +330,34 @@ class Sen2Pro:
         words = check_sentences(check_text("sentence", sentence))[0].split()
         return specificities.explain(words, self.encode_plain(specificities.without_each_word(words)))
 
-    def compare(self, a: str, b: str) -> Comparison:
+    @overload
+    def compare(self, a: str, b: str) -> Comparison: ...  # type: ignore[overload-overlap]
+
+    @overload
+    def compare(self, a: Texts, b: Texts) -> list[Comparison]: ...
+
+    def compare(self, a: str | Texts, b: str | Texts) -> Comparison | list[Comparison]:
         """Return how likely two sentences mean the same, how similar they are (0 to 5), and which is vaguer.
 
-        It is for the default model. For another model, or for your own idea of a match, fit
-        `sen2pro.calibration.MatchConfidence` on labelled pairs.
+        Two lists are compared pair by pair, in one pass for all. It is for the default model. For another model, or
+        for your own idea of a match, fit `sen2pro.calibration.MatchConfidence` on labelled pairs.
 
         >>> print(Sen2Pro().compare("A man is playing a guitar.", "A man plays the guitar."))
-        85 % likely the same meaning (likely). Similarity 4.4 of 5, probably between 3.1 and 5.0. ...
-        """
-        return self.compare_pairs([check_text("a", a)], [check_text("b", b)])[0]
-
-    def compare_pairs(self, first: Sequence[str] | Tokens, second: Sequence[str] | Tokens) -> list[Comparison]:
-        """Compare each sentence of `first` with its partner in `second`; all of them take one pass together.
-
-        >>> pairs = Sen2Pro().compare_pairs(["It rains.", "It rains."], ["It rains.", "I like tea."])
+        96 % likely the same meaning (likely). Similarity 4.6 of 5, probably between 3.2 and 5.0. ...
+        >>> pairs = Sen2Pro().compare(["A dog runs.", "A dog runs."], ["A dog is running.", "I like tea."])
         >>> print(pairs[0].verdict, pairs[1].verdict)
         likely unlikely
         """
-        model = self.in_one_pass()
-        check_comparison(self.signature(), model is not None)
-        assert model is not None
-        assert model.head is not None
-        left, right = self.tokenize(first), self.tokenize(second)
-        tokens = Tokens.join([left, right])
-        encoded = OnePass(model.sampler.for_sources(model.head.uncertainty), model.head).estimate(tokens)
-        return comparison.compare(encoded, len(left), defaults().pairs)
+        if isinstance(a, str) or isinstance(b, str):
+            return self._compare(self.tokenize([check_text("a", a), check_text("b", b)]), 1)[0]
+        left, right = self.tokenize(a), self.tokenize(b)
+        return self._compare(Tokens.join([left, right]), len(left))
+
+    def _compare(self, tokens: Tokens, count: int) -> list[Comparison]:
+        method = self._in_one_pass()
+        check_comparison(self.signature(), method is not None)
+        assert method is not None
+        return compare(count, tokens.words, *method.totals(tokens), defaults().pairs)
 
     def similarity(self, a: Gaussian, b: Gaussian, *, metric: str = "sen2pro", alpha: float | str = "ratio") -> Array:
         """Return the similarity of every Gaussian in `a` with every one in `b`: (n, m), greater is closer.
@@ -400,16 +378,7 @@ class Sen2Pro:
         The folder is a complete model for sentence-transformers or transformers too. `Sen2Pro(folder)` takes it as an
         encoder with this pooling, geometry, whitening and dropout, and the usual samples, seed and so on.
         """
-        with new_folder(folder) as temporary:
-            self.encoder.transformers.save(temporary)
-            if self.whitening:
-                self.whitening.save(temporary / WHITENING_FILE)
-            if self._head:
-                self._head.save(temporary)
-            bundle.save(temporary, Path(SAVED).stem, self._saved())
-
-    def _saved(self) -> SavedModel:
-        return SavedModel(name=self.encoder.name, hash=self.encoder.hash, **self.settings.to_json())
+        methods.save(self._method, folder)
 
     @classmethod
     def load(cls, folder: str | Path, **changes: Any) -> Sen2Pro:
@@ -418,13 +387,7 @@ class Sen2Pro:
         The folder may hold numbers and plain settings only, so it can come from anyone. What would let it run code
         (`trust_remote_code`, `allow_pickle`) is never read from it: only you can pass that.
         """
-        saved = SavedModel.find(folder)
-        if saved is None:
-            raise Sen2ProError(f"there is no {SAVED} in {folder}; for a plain encoder use Sen2Pro(...)")
-        settings = {**saved.arguments(), **changes}
-        if settings["method"] != saved.method and "samples" not in changes:
-            settings["samples"] = None
-        return cls(str(folder), **settings)
+        return cls(str(folder), **SavedModel.need(folder).arguments(changes))
 
     @classmethod
     def from_settings(cls, settings: Settings, saved: SavedModel | None = None) -> Sen2Pro:
@@ -432,20 +395,10 @@ class Sen2Pro:
 
         `saved` has its name and the hash of its weights; by default, those saved in its folder are used.
         """
-        model = cls.__new__(cls)
-        model._open(settings, saved or SavedModel.find(settings.model))
-        return model
+        return cls._of(open_method(settings, saved or SavedModel.find(settings.model)))
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the name or folder if the weights are unchanged, else the weights."""
-        settings = self.settings.changed(head=self._head, whitening=self.whitening or False)
-        if isinstance(settings.model, (str, Path)) and self.encoder.is_as_loaded:
-            return Sen2Pro.from_settings, (settings, self._saved())
-        files = self.encoder.transformers.to_files()
-        return _unpickled, (settings.changed(model=None, tokenizer=None), self._saved(), files)
+    def __getstate__(self) -> methods.Packed:
+        return methods.pack(self._method)
 
-
-def _unpickled(settings: Settings, saved: SavedModel, files: Mapping[str, bytes]) -> Sen2Pro:
-    source, tokenizer = source_of_files(settings, files)
-    saved = structs.replace(saved, hash=None)
-    return Sen2Pro.from_settings(settings.changed(model=source, tokenizer=tokenizer), saved)
+    def __setstate__(self, packed: methods.Packed) -> None:
+        self._method = methods.unpack(*packed)

@@ -6,16 +6,17 @@ sets one is refused.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Annotated, Any, Protocol, get_type_hints
+
+from msgspec import Meta, structs
 
 from sen2pro import __version__
 from sen2pro.errors import Sen2ProError, one_of, short_repr
 from sen2pro.io import bundle
 from sen2pro.io.atomic import check_path
-from sen2pro.io.bundle import Config, Count, Finite
+from sen2pro.io.bundle import Config, Finite
 from sen2pro.validation import SOURCES, check_rate, check_samples, check_seed, check_vocabulary
 
 DEFAULT_MODEL = "all-MiniLM-L6-v2"
@@ -42,30 +43,40 @@ class Fitted(Protocol):
         """Write it to disk."""
 
 
-class FileSettings(Config, frozen=True, kw_only=True):
-    """The settings that a file may hold; `precision` and `vocabulary` are not in the oldest files."""
+def about(help: str) -> Meta:
+    """Describe a setting in its type: `seed: Annotated[int, about("Makes the result reproducible.")] = 0`."""
+    return Meta(description=help)
 
-    method: str
-    samples: dict[str, Count] | None
-    uncertainty: str
-    combine: str
-    pooling: str | None
-    normalize: bool | None
-    dropout: Finite | None
-    seed: int
-    precision: str = "float32"
+
+def help_of(kind: type) -> dict[str, str]:
+    """Return what the types of some settings say about them; a setting without help is not on the command line."""
+    hints = get_type_hints(kind, include_extras=True)
+    return {name: hint.__metadata__[0].description for name, hint in hints.items() if hasattr(hint, "__metadata__")}
+
+
+class FileSettings(Config, frozen=True, kw_only=True):
+    """The settings that a file may hold."""
+
+    method: Annotated[str, about("sampling (exact, the paper's) or one-pass (fast, by a head).")] = "sampling"
+    samples: Annotated[
+        int | tuple[int, int] | dict[str, int] | None,
+        about("Samples of each uncertainty: one number, or MODEL+DATA as in 15+15. (default: 15)"),
+    ] = None
+    uncertainty: Annotated[str, about("both, model (MC dropout) or data (word edits).")] = "both"
+    combine: Annotated[str, about("How the two are joined: individual or unified.")] = "individual"
+    pooling: Annotated[str | None, about("mean, cls or first-last-avg. (default: the model's own)")] = None
+    normalize: Annotated[bool | None, about("Unit sphere or raw vectors. (default: as the model is made)")] = None
+    dropout: Annotated[Finite | None, about("One rate for all dropout. (default: the network's)")] = None
+    seed: Annotated[int, about("Makes the result reproducible.")] = 0
+    precision: Annotated[str, about("float32; bfloat16 or float16 for matrix products on a GPU.")] = "float32"
     vocabulary: tuple[str, ...] | None = None
 
-    def arguments(self) -> dict[str, Any]:
-        """Return the settings as arguments of `Sen2Pro`."""
+    def arguments(self, changes: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """Return the settings, some of them changed, as arguments of `Sen2Pro`; a new method forgets samples."""
         given = {name: getattr(self, name) for name in DATA}
-        if self.samples is not None:
-            if set(self.samples) != set(SOURCES):
-                raise Sen2ProError(f"'samples' must have the keys {' and '.join(SOURCES)}, not {list(self.samples)}")
-            given["samples"] = tuple(self.samples[source] for source in SOURCES)
-        if self.method in WITHOUT_SAMPLES:
-            given["samples"] = None  # files of version 0.4 have a number there
-        return given
+        if changes and changes.get("method", self.method) != self.method:
+            given["samples"] = None
+        return {**given, **(changes or {})}
 
 
 DATA = FileSettings.__struct_fields__
@@ -85,6 +96,13 @@ class SavedModel(FileSettings, frozen=True, kw_only=True):
         if path is None or not (path / SAVED).is_file():
             return None
         return bundle.load(path, Path(SAVED).stem, SavedModel)[0]
+
+    @classmethod
+    def need(cls, folder: str | Path) -> SavedModel:
+        """Return what was saved in a folder, or raise an error."""
+        if (saved := cls.find(folder)) is None:
+            raise Sen2ProError(f"there is no {SAVED} in {folder}; for a plain encoder use Sen2Pro(...)")
+        return saved
 
     def fill(self, settings: Settings) -> Settings:
         """Return settings whose open values are those saved with the encoder: pooling, geometry and dropout."""
@@ -107,13 +125,7 @@ def check_method(method: str, allowed: Iterable[str] = METHODS) -> str:
     return one_of("method", method, allowed)
 
 
-def option(default: Any, help: str = "", kind: Any = str, flags: tuple[str, ...] = ()) -> Any:
-    """Declare a field of a dataclass of settings; without `help` it is not on the command line."""
-    return field(default=default, metadata={"help": help, "kind": kind, "flags": flags})
-
-
-@dataclass(frozen=True)
-class Settings:
+class Settings(FileSettings, frozen=True):
     """Everything that makes a `Sen2Pro`, in its one proper form; see there for what each setting means.
 
     Examples
@@ -126,26 +138,16 @@ class Settings:
     sen2pro.errors.Sen2ProError: unknown method 'one-pas'; did you mean 'one-pass'? It is one of: sampling, one-pass
     """
 
-    model: Any = option(DEFAULT_MODEL, "Hub id or folder of the encoder.", flags=("--model", "-m"))
-    method: str = option("sampling", "sampling (exact, the paper's) or one-pass (fast, by a head).")
-    samples: int | tuple[int, int] | None = option(
-        None, "Samples of each uncertainty: one number, or MODEL+DATA as in 15+15. (default: 15)"
-    )
-    uncertainty: str = option("both", "both, model (MC dropout) or data (word edits).")
-    combine: str = option("individual", "How the two are joined: individual or unified.")
-    pooling: str | None = option(None, "mean, cls or first-last-avg. (default: the model's own)")
-    normalize: bool | None = option(None, "Unit sphere or raw vectors. (default: as the model is made)", bool)
-    head: Fitted | str | Path | None = option(None, "Folder of a head. (default: the model's own, or the package's)")
-    whitening: Fitted | bool | None = option(None)
-    dropout: float | None = option(None, "One rate for all dropout. (default: the network's)", float)
-    seed: int = option(0, "Makes the result reproducible.", int)
-    precision: str = option("float32", "float32; bfloat16 or float16 for matrix products on a GPU.")
-    vocabulary: tuple[str, ...] | None = option(None)
-    tokenizer: Any = option(None)
-    device: str | None = option(None, "cpu, cuda, mps. (default: the best there is)")
-    revision: str | None = option(None, "Version of a model on the hub: branch, tag or commit.")
-    trust_remote_code: bool = option(False, "Let the model's own Python code run.", bool, ("--trust-remote-code",))
-    allow_pickle: bool = option(False, "Read weights in pickle format, which can run code.", bool, ("--allow-pickle",))
+    model: Annotated[Any, about("Hub id or folder of the encoder.")] = DEFAULT_MODEL
+    head: Annotated[
+        Fitted | str | Path | None, about("Folder of a head. (default: the model's own, or the package's)")
+    ] = None
+    whitening: Fitted | bool | None = None
+    tokenizer: Any = None
+    device: Annotated[str | None, about("cpu, cuda, mps. (default: the best there is)")] = None
+    revision: Annotated[str | None, about("Version of a model on the hub: branch, tag or commit.")] = None
+    trust_remote_code: Annotated[bool, about("Let the model's own Python code run.")] = False
+    allow_pickle: Annotated[bool, about("Read weights in pickle format, which can run code.")] = False
 
     def __post_init__(self) -> None:
         """Check every value, and bring it into its one proper form."""
@@ -171,7 +173,7 @@ class Settings:
             "seed": check_seed(self.seed), "vocabulary": words and tuple(words),
         }  # fmt: skip
         for name, value in proper.items():
-            object.__setattr__(self, name, value)
+            structs.force_setattr(self, name, value)
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -197,7 +199,7 @@ class Settings:
         """Return the same settings with some changed; a method without samples forgets their number."""
         if changes.get("method") in WITHOUT_SAMPLES:
             changes = {"samples": None, **changes}
-        return replace(self, **changes)
+        return structs.replace(self, **changes)
 
     def to_json(self) -> dict[str, Any]:
         """Return the settings that a file may hold."""
@@ -205,4 +207,4 @@ class Settings:
         return {**document, "samples": None if self.samples is None else self.counts}
 
 
-CALLER = tuple(each.name for each in fields(Settings) if each.name not in DATA)
+CALLER = tuple(name for name in Settings.__struct_fields__ if name not in DATA)

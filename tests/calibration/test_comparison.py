@@ -1,5 +1,8 @@
 """Two sentences compared, as an answer that a person can read; and the numbers behind it."""
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -35,7 +38,7 @@ def test_the_verdict_follows_the_probability(one_pass):
 
 def test_many_pairs_in_one_pass_are_compared_as_each_alone(one_pass):
     pairs = [("A man is playing a guitar.", "Someone makes music."), ("It rains.", "It rains."), ("a dog", "no")]
-    together = one_pass.compare_pairs([a for a, _ in pairs], [b for _, b in pairs])
+    together = one_pass.compare([a for a, _ in pairs], [b for _, b in pairs])
     for found, pair in zip(together, pairs, strict=True):
         alone, parts = one_pass.compare(*pair), one_pass.encode_sources(list(pair))
         assert str(found) == str(alone)
@@ -43,9 +46,9 @@ def test_many_pairs_in_one_pass_are_compared_as_each_alone(one_pass):
         assert set(found.variances) == {"model", "data"}
         for source, totals in found.variances.items():
             assert totals == pytest.approx(parts[source].total_variance, rel=1e-4)
-    assert one_pass.compare_pairs([], []) == []
+    assert one_pass.compare([], []) == []
     with pytest.raises(Sen2ProError, match="of 2 and 1"):
-        one_pass.compare_pairs(["a dog", "a cat"], ["a dog"])
+        one_pass.compare(["a dog", "a cat"], ["a dog"])
 
 
 def test_a_model_that_samples_compares_alike(minilm, one_pass):
@@ -60,8 +63,34 @@ def test_the_error_for_another_model_says_how_to_fit_its_own(tiny):
 
 
 def test_the_default_curves_rise_with_the_cosine():
-    cosine = np.linspace(-1, 1, 201)
-    grade, low, high = defaults().pairs.grade(cosine)
-    assert (np.diff(defaults().pairs.probability(cosine)) > 0).all()
-    assert (np.diff(grade) > 0).all()
-    assert ((low >= 0) & (low <= grade) & (grade <= high) & (high <= 5)).all()
+    curves, cosine = defaults().pairs, np.linspace(-1, 1, 201)
+    for variance, words in ((0.2, 8), (0.5, 20), (5.0, 300)):
+        terms = curves.terms(cosine, np.full(201, variance), np.full(201, words))
+        grade, low, high = curves.grade(terms)
+        assert (np.diff(curves.probability(terms)) > 0).all()
+        assert (np.diff(grade) > 0).all()
+        assert ((low >= 0) & (low <= grade) & (grade <= high) & (high <= 5)).all()
+
+
+def test_outside_of_what_the_curves_were_fitted_on_the_nearest_value_counts():
+    curves = defaults().pairs
+    inside = curves.terms(0.7, curves.variances[1], curves.words[1])
+    np.testing.assert_array_equal(curves.terms(0.7, 100.0, 10_000), inside)
+
+
+def test_lists_are_not_mixed_with_single_sentences(one_pass):
+    with pytest.raises(Sen2ProError, match="a must be a text, not list"):
+        one_pass.compare(["It rains."], "It rains.")
+
+
+def test_the_page_of_everyday_pairs_says_what_compare_answers(one_pass):
+    page = Path(__file__).parents[2] / "docs/everyday-pairs.md"
+    lines = [line for line in page.read_text(encoding="utf-8").splitlines() if line.startswith("| ")][1:]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    assert len(rows) == 20
+    for row, found in zip(rows, one_pass.compare([row[0] for row in rows], [row[1] for row in rows]), strict=True):
+        probability, similarity, low, high = (float(number) for number in re.findall(r"[\d.]+", row[2] + row[4]))
+        assert row[3] == found.verdict
+        assert probability == pytest.approx(100 * found.probability, abs=0.51)
+        assert similarity == pytest.approx(found.similarity, abs=0.051)
+        assert (low, high) == pytest.approx((found.low, found.high), abs=0.051)

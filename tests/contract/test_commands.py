@@ -149,7 +149,7 @@ def numbers(text):
 
 def test_compare(place, golden):
     ran, found = result(place, "compare", MAN, "A man plays the guitar.")
-    assert "85 %" in ran.out
+    assert "96 %" in ran.out
     everything = run("compare", MAN, PLAYS, "--all", "--samples", "3")
     golden(
         {**found, "all": {"code": everything.code, "numbers": numbers(everything.out)}}, SAMPLING | {"head": "shipped"}

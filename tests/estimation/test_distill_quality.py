@@ -13,10 +13,9 @@ from sen2pro import Sen2Pro
 from sen2pro.cli.app import app
 from sen2pro.encoder.backend import States
 from sen2pro.errors import Sen2ProWarning
-from sen2pro.estimation.distill import SampledMoments, _split_kinds, _Targets, fit_coverage
+from sen2pro.estimation.distill import SampledMoments, _Targets, fit_coverage
 from sen2pro.estimation.head import CONFIG, Head
-from sen2pro.estimation.linear import TRANSFORMS, Linear, basis
-from sen2pro.estimation.moments import dof_of_noise, polygamma, samples_worth
+from sen2pro.estimation.moments import dof_of_noise, noise_of_dof, samples_worth
 
 SENTENCES, DIMENSIONS = 300, 200
 HELD, REST = np.arange(60), np.arange(60, SENTENCES)
@@ -48,13 +47,10 @@ def quality(truth, predicted, count):
 @pytest.mark.parametrize("count", [6, 16])
 def test_the_worth_in_samples_is_that_of_the_errors_put_in(count, same):
     truth = variances(0.5, 0.5)
-    found = targets(truth, count, same).worth(np.log(truth * variances(0.3, 0.4, seed=2)))
+    made = targets(truth, count, same)
+    found = made.worth(np.log(truth * variances(0.3, 0.4, seed=2)))
     assert found == pytest.approx(1 + dof_of_noise(0.4**2 + 0.3**2), rel=0.3)  # the samples are Gaussian
-
-
-def test_a_perfect_prediction_is_not_said_to_be_worth_millions_of_samples():
-    truth = variances(0.5, 0.5)
-    assert 50 < targets(truth, 6).worth(np.log(truth)) < 2000
+    assert same or count > 6 or 50 < made.worth(np.log(truth)) < 2000  # of a perfect prediction: not millions
 
 
 @pytest.mark.parametrize("error", [0.25, 1.0])
@@ -65,28 +61,21 @@ def test_r2_is_the_share_of_the_spread_that_is_explained(error):
     assert found["total variance"] == pytest.approx(1 - error**2, abs=0.35)  # of 60 sentences
 
 
-def test_r2_is_unknown_where_the_sentences_differ_less_than_their_samples():
+def test_an_r2_is_unknown_or_below_0_where_the_sentences_differ_less_than_their_samples():
     truth = variances(0.0, 0.02)
     assert np.isnan(quality(truth, truth, 6)["variance per dimension"])
-
-
-def test_worse_than_a_constant_is_known_even_where_the_size_of_r2_is_not():
-    found = quality(variances(0.0, 0.02), variances(0.3, 0.3, seed=2), 6)
-    assert found["variance per dimension"] < 0
-    assert found["total variance"] < 0
+    found = quality(truth, variances(0.3, 0.3, seed=2), 6)  # worse than a constant
+    assert max(found["variance per dimension"], found["total variance"]) < 0
 
 
 def test_the_worth_in_samples_counts_the_level_and_the_tails():
     # 15 Gaussian samples have 14 degrees of freedom: an error of trigamma(7) in the logarithm of a variance.
     assert samples_worth(dof=14, efficiency=1, level=0) == pytest.approx(15)
     assert samples_worth(dof=14, efficiency=0.5, level=0) == pytest.approx(29)
-    both = samples_worth(dof=1e5, efficiency=1, level=polygamma(1, 7))
-    assert both == pytest.approx(1 + dof_of_noise(polygamma(1, 7)), rel=1e-3)
-
-
-@pytest.mark.parametrize("dof", [0.5, 3.0, 14.0, 200.0])
-def test_degrees_of_freedom_are_read_off_the_noise(dof):
-    assert dof_of_noise(polygamma(1, dof / 2)) == pytest.approx(dof, rel=1e-6)
+    both = samples_worth(dof=1e5, efficiency=1, level=noise_of_dof(14))
+    assert both == pytest.approx(1 + dof_of_noise(noise_of_dof(14)), rel=1e-3)
+    for dof in (0.5, 3.0, 14.0, 200.0):
+        assert dof_of_noise(noise_of_dof(dof)) == pytest.approx(dof, rel=1e-6)
     assert min(dof_of_noise(0.0), dof_of_noise(-0.1)) > 1e6
 
 
@@ -115,7 +104,7 @@ def with_quality(head, quality):
     return replace(head, config=structs.replace(head.config, quality=quality))
 
 
-def test_the_report_names_what_is_unknown_and_what_is_below_0(poor):
+def test_the_report_names_what_is_unknown_and_what_is_below_0(poor, tmp_path):
     names = ("variance per dimension", "total variance", "shift of the mean")
     fine = {
         "model": dict(zip(names, (0.9, 0.8, -0.1), strict=True)),
@@ -126,15 +115,11 @@ def test_the_report_names_what_is_unknown_and_what_is_below_0(poor):
     assert "total variance 0.80, shift of the mean below 0; worth" in head.report()
     assert "total variance unknown, shift" in head.report()
     assert "unknown: cannot be told from 260 sentences" in head.report()
+    head.save(tmp_path / "head")
+    assert "total variance unknown" in Head.load(tmp_path / "head").report()
     head = with_quality(head, {**fine, "data": {**fine["data"], "total variance": -17.3}})
     assert "sentences: data: total variance)" in head.flaw
     assert "-17" not in head.report()
-
-
-def test_what_is_unknown_is_still_so_after_saving(poor, tmp_path):
-    head = with_quality(poor.head, {source: {"total variance": float("nan")} for source in poor.head.sources})
-    head.save(tmp_path / "head")
-    assert "total variance unknown" in Head.load(tmp_path / "head").report()
 
 
 def test_a_head_that_is_worse_than_a_constant_is_saved_by_force_only(alike, shared_folder, tmp_path):
@@ -152,15 +137,6 @@ def test_a_head_that_is_worse_than_a_constant_is_saved_by_force_only(alike, shar
     assert (folder / CONFIG).exists()
 
 
-def test_kinds_are_held_out_whole_and_every_sentence_once():
-    kinds = ["news"] * 5 + ["mail"] * 30 + ["law"] * 4 + ["verse"] * 3 + ["film"] * 2 + ["chat"] * 9
-    folds = _split_kinds(kinds)
-    assert sorted(np.concatenate([held for held, _ in folds])) == list(range(len(kinds)))
-    for held, rest in folds:
-        assert not {kinds[i] for i in held} & {kinds[i] for i in rest}
-        assert len(held) + len(rest) == len(kinds)
-
-
 def test_the_level_of_the_totals_is_right_at_every_length():
     """The truth is one constant times exp(t), t the logarithm of the length; the prediction says 1 everywhere."""
     rng = np.random.default_rng(0)
@@ -175,19 +151,6 @@ def test_the_level_of_the_totals_is_right_at_every_length():
         long = scalars[:, 0] > 4
         assert abs(ratio[long].mean() - 1) < most
         assert transform == "log" or ratio[long].mean() > 1.5  # a root takes a constant only
-
-
-def test_a_map_that_is_levelled_predicts_that_many_times_the_variance():
-    found = targets(variances(0.5, 0.5), 6)
-    scalars = np.random.default_rng(3).uniform(1, 4, size=(20, 3))
-    states = States(np.zeros((20, 2), np.float32), {}, np.ones(20, np.int64), np.ones(20, np.int64))
-    terms = np.random.default_rng(4).uniform(size=(11, DIMENSIONS)).astype(np.float32) / 1000
-    for transform, level in (("log", np.array([0.3, -0.2, 0.1])), ("root", np.array([0.3, 0.0, 0.0]))):
-        before = Linear(None, terms, np.zeros((0, 0)), np.zeros((0, DIMENSIONS)), transform)
-        old, new = (TRANSFORMS[transform][1](m(states, scalars)) for m in (before, found.levelled(before, level)))
-        np.testing.assert_allclose(
-            new / old, np.exp(basis(scalars)[:, :3] @ level)[:, None].repeat(DIMENSIONS, 1), rtol=2e-4
-        )
 
 
 def test_coverage_does_not_follow_the_length():

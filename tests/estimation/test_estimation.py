@@ -78,12 +78,7 @@ def test_combinations_are_those_of_the_specification(x, cut):
 
 
 def test_unknown_names_are_answered_with_the_nearest():
-    x = np.zeros((3, 2))
     with pytest.raises(Sen2ProError, match="did you mean 'diagonal'"):
-        estimate(x, "diagnal")
-    with pytest.raises(Sen2ProError, match=r"banded\(3\)"):
-        estimate(x, "banded(b)")
+        estimate(np.zeros((3, 2)), "diagnal")
     with pytest.raises(Sen2ProError, match="did you mean 'unified'"):
-        combine([estimate(x)], [3], "unify")
-    with pytest.raises(Sen2ProError, match="shape"):
-        estimate(np.zeros(3))
+        combine([estimate(np.zeros((3, 2)))], [3], "unify")

@@ -25,32 +25,23 @@ def distilled(tokenizer):
     return model.distill(some_sentences(500, 0), samples=8, verbose=False)
 
 
-@pytest.fixture(scope="module")
-def reference(tokenizer):
-    texts = some_sentences(40, 1)
-    return texts, Sen2Pro(build_network("bert"), tokenizer=tokenizer, samples=200, seed=1).encode_sources(texts)
-
-
 def log_error(found, truth):
     return np.mean(np.log(found.variance / truth.variance) ** 2)
 
 
-@pytest.mark.parametrize("source", ["model", "data"])
-def test_one_pass_predicts_variances_better_than_15_samples(distilled, reference, tokenizer, source):
-    texts, truth = reference
-    sampled = Sen2Pro(build_network("bert"), tokenizer=tokenizer, samples=15).encode_sources(texts)
-    predicted = distilled.encode_sources(texts)
-    assert log_error(predicted[source], truth[source]) < 0.9 * log_error(sampled[source], truth[source])
-    ratio = predicted[source].total_variance / truth[source].total_variance
-    assert np.exp(np.abs(np.log(ratio).mean())) < 1.1
-
-
-@pytest.mark.parametrize("source", ["model", "data"])
-def test_the_predicted_mean_is_nearer_than_the_plain_vector(distilled, reference, source):
-    texts, truth = reference
-    plain = distilled.encode_plain(texts)
-    error = np.mean((distilled.encode_sources(texts)[source].mean - truth[source].mean) ** 2)
-    assert error < 0.8 * np.mean((plain - truth[source].mean) ** 2)
+def test_one_pass_predicts_better_than_15_samples_and_the_plain_vector(distilled, tokenizer):
+    texts = some_sentences(40, 1)
+    truth, sampled = (
+        Sen2Pro(build_network("bert"), tokenizer=tokenizer, samples=samples, seed=seed).encode_sources(texts)
+        for samples, seed in ((150, 1), (15, 0))
+    )
+    predicted, plain = distilled.encode_sources(texts), distilled.encode_plain(texts)
+    for source in ("model", "data"):
+        assert log_error(predicted[source], truth[source]) < 0.9 * log_error(sampled[source], truth[source])
+        ratio = predicted[source].total_variance / truth[source].total_variance
+        assert np.exp(np.abs(np.log(ratio).mean())) < 1.1
+        error = np.mean((predicted[source].mean - truth[source].mean) ** 2)
+        assert error < 0.8 * np.mean((plain - truth[source].mean) ** 2)
 
 
 def test_a_prediction_does_not_depend_on_its_batch(distilled):
@@ -105,12 +96,10 @@ def test_coverage_survives_files_and_indexing(distilled, tmp_path):
 
 @pytest.mark.parametrize("uncertainty", ["model", "data"])
 def test_one_kind_of_uncertainty_alone(distilled, tokenizer, uncertainty):
-    model = Sen2Pro(
-        build_network("bert"), tokenizer=tokenizer, method="one-pass", head=distilled.head, uncertainty=uncertainty
-    )
+    settings = {"method": "one-pass", "head": distilled.head, "uncertainty": uncertainty}
+    model = Sen2Pro(build_network("bert"), tokenizer=tokenizer, **settings)
     texts = some_sentences(4, 6)
-    expected = distilled.encode_sources(texts)[uncertainty]
-    np.testing.assert_array_equal(model.encode(texts).variance, expected.variance)
+    np.testing.assert_array_equal(model.encode(texts).variance, distilled.encode_sources(texts)[uncertainty].variance)
 
 
 def test_a_head_for_another_model_is_refused(distilled, tokenizer):
@@ -156,53 +145,20 @@ def test_damaged_heads_are_refused(distilled, tmp_path):
         Head.load(tmp_path)
 
 
-def test_distilling_leaves_the_encoder_alone(tokenizer):
-    network = build_network("bert")
-    model = Sen2Pro(network, tokenizer=tokenizer)
-    before = model.encoder.hash
-    model.distill(some_sentences(250, 7, longest=5), samples=6, verbose=False)
-    assert model.encoder.hash == before
-    assert not network.training
-
-
 @pytest.mark.parametrize("family", ["t5", "albert"])
 def test_other_families_and_geometries_can_be_distilled(family, tokenizer, capsys):
-    model = Sen2Pro(build_network(family), tokenizer=tokenizer, normalize=True)
+    network = build_network(family)
+    model = Sen2Pro(network, tokenizer=tokenizer, normalize=True)
     model.fit_whitening(some_sentences(300, 8), dim=16)
+    before = model.encoder.hash
     model.distill(some_sentences(300, 8), samples=6)
+    assert (model.encoder.hash, network.training) == (before, False)  # the encoder is left alone
     assert "R2 on held-out sentences" in capsys.readouterr().out
     g = model.encode(some_sentences(5, 9))
     assert g.shape == (5, 16)
     assert (g.variance > 0).all()
-
-
-@pytest.mark.parametrize("normalize", [True, False])
-def test_the_default_model_has_heads(normalize):
-    one = Sen2Pro("all-MiniLM-L6-v2", method="one-pass", normalize=normalize)
-    many = Sen2Pro("all-MiniLM-L6-v2", samples=40, normalize=normalize, seed=1)
-    few = Sen2Pro("all-MiniLM-L6-v2", samples=5, normalize=normalize)
-    texts = [
-        "A man is playing a guitar.",
-        "The committee met for the third time this year, in Geneva, to discuss the rules of trade.",
-        "Thanks!",
-        "Shares of the company fell by four percent on Tuesday.",
-        "how to boil an egg",
-    ]
-    truth, predicted, sampled = (model.encode_sources(texts) for model in (many, one, few))
-    live = truth["model"].variance.max(axis=0) > 1e-9
-    assert live.sum() == 381  # three dimensions of MiniLM never vary
-    for source in ("model", "data"):
-        errors = [
-            np.mean(np.log(g[source].variance[:, live] / truth[source].variance[:, live]) ** 2)
-            for g in (predicted, sampled)
-        ]
-        assert errors[0] < 0.5 * errors[1]
-        ratio = predicted[source].total_variance / truth[source].total_variance
-        assert np.exp(np.abs(np.log(ratio)).mean()) < 1.5
-    assert np.median(one.encode(texts).coverage) > 0.1
-    strange = ["aaaa aaaa aaaa aaaa aaaa aaaa aaaa", "今日は天気がいいですね", "!!! ??? ..."]
-    assert (one.encode(strange).coverage < 0.01).all()
-    assert one.encode(["word " * 150]).coverage[0] < 0.01
+    with pytest.raises(Sen2ProError, match="whiten first, then distill"):
+        model.fit_whitening(some_sentences(300, 8), dim=16)
 
 
 PASSAGE = (
@@ -214,35 +170,47 @@ PASSAGE = (
     "built. He wondered, as he always did when the first hills came into view, why he had ever moved away, and "
     "whether it was too late to come back."
 )
+ENGLISH = [
+    "A man is playing a guitar.",
+    "The committee met for the third time this year, in Geneva, to discuss the rules of trade.",
+    "Thanks!",
+    "Shares of the company fell by four percent on Tuesday.",
+    "how to boil an egg",
+    PASSAGE,
+]
 
 
 @pytest.mark.parametrize("normalize", [True, False])
-def test_the_default_heads_know_passages(normalize):
+def test_the_default_model_has_heads(normalize):
     one = Sen2Pro("all-MiniLM-L6-v2", method="one-pass", normalize=normalize)
-    texts = [PASSAGE, f"{PASSAGE} {PASSAGE[: len(PASSAGE) // 2]}"]  # 125 and 187 words
-    truth = Sen2Pro("all-MiniLM-L6-v2", samples=30, normalize=normalize).encode_sources(texts)
-    predicted = one.encode_sources(texts)
+    many = Sen2Pro("all-MiniLM-L6-v2", samples=40, normalize=normalize, seed=1)
+    few = Sen2Pro("all-MiniLM-L6-v2", samples=5, normalize=normalize)
+    truth, predicted, sampled = (model.encode_sources(ENGLISH) for model in (many, one, few))
+    live = truth["model"].variance.max(axis=0) > 1e-9
+    assert live.sum() == 381  # three dimensions of MiniLM never vary
     for source in ("model", "data"):
+        errors = [
+            np.mean(np.log(g[source].variance[:, live] / truth[source].variance[:, live]) ** 2)
+            for g in (predicted, sampled)
+        ]
+        assert errors[0] < 0.5 * errors[1]
         ratio = predicted[source].total_variance / truth[source].total_variance
-        assert ((ratio > 0.55) & (ratio < 1.8)).all()
-    assert (one.encode(texts).coverage > 0.01).all()
+        assert np.exp(np.abs(np.log(ratio)).mean()) < 1.5
+        assert 0.55 < ratio[-1] < 1.8  # of the passage
+        if normalize:  # the mean has the length that the variance leaves
+            for g in (predicted[source], sampled[source]):
+                length = (g.mean.astype(float) ** 2).sum(axis=1)
+                np.testing.assert_allclose(length + g.total_variance, 1, atol=1e-5)
 
 
-def test_the_default_head_knows_plain_english_of_any_length():
-    texts = ["Thanks", "good morning", "Where is the station?", "I would like a cup of tea, please.", PASSAGE]
-    assert (Sen2Pro("all-MiniLM-L6-v2", method="one-pass").encode(texts).coverage > 0.01).all()
-
-
-def test_on_the_sphere_the_mean_has_the_length_that_the_variance_leaves(minilm):
-    texts = ["A man is playing a guitar.", "Thanks!", "Shares of the company fell by four percent on Tuesday."]
-    for settings in ({"method": "one-pass"}, {"samples": 3}):
-        for g in Sen2Pro("all-MiniLM-L6-v2", **settings).encode_sources(texts).values():
-            np.testing.assert_allclose((g.mean.astype(float) ** 2).sum(axis=1) + g.total_variance, 1, atol=1e-5)
-
-
-def test_a_whitening_under_a_head_is_refused(distilled):
-    with pytest.raises(Sen2ProError, match="whiten first, then distill"):
-        distilled.fit_whitening(some_sentences(300, 8), dim=16)
+@pytest.mark.parametrize("normalize", [True, False])
+def test_the_default_heads_know_plain_english_of_any_length_and_nothing_else(normalize):
+    one = Sen2Pro("all-MiniLM-L6-v2", method="one-pass", normalize=normalize)
+    known = one.encode([*ENGLISH, "good morning", "Where is the station?", f"{PASSAGE} {PASSAGE[:350]}"]).coverage
+    assert (known > 0.01).all()
+    assert np.median(known) > 0.1
+    strange = ["aaaa aaaa aaaa aaaa aaaa aaaa aaaa", "今日は天気がいいですね", "!!! ??? ...", "word " * 150]
+    assert (one.encode(strange).coverage < 0.01).all()
 
 
 def test_a_prediction_far_from_the_corpus_is_large_but_finite(distilled):

@@ -12,22 +12,13 @@ from haystack import Document, Pipeline
 from haystack.components.retrievers.in_memory import InMemoryEmbeddingRetriever
 from haystack.components.writers import DocumentWriter
 from haystack.document_stores.in_memory import InMemoryDocumentStore
+from labelled_texts import HELP, KNOWN, UNKNOWN
 
-from sen2pro import Sen2Pro, Sen2ProError
+from sen2pro import Sen2ProError
 from sen2pro.calibration.hits import SearchConfidence
 from sen2pro.integrations.haystack import Sen2ProAbstainer, Sen2ProDocumentEmbedder, Sen2ProTextEmbedder
 
-HELP = [
-    "To reset your password, open Settings and choose Security.", "We ship to all of Europe within five days.",
-    "Our office is in Lyon, near the station.", "Refunds take two weeks.", "The app runs on Android and iOS.",
-]  # fmt: skip
 OURS = ["sen2pro.integrations.haystack"]  # Haystack reads no component of a module that the caller has not allowed
-KNOWN, UNKNOWN = "how do I reset my password?", "who won the world cup in 1998?"
-
-
-@pytest.fixture(scope="module")
-def model():
-    return Sen2Pro("all-MiniLM-L6-v2", method="one-pass")
 
 
 def search_pipeline(store):
@@ -56,12 +47,11 @@ def test_embeddings_are_the_plain_vectors(model):
     assert Sen2ProDocumentEmbedder(model).run([]) == {"documents": []}
 
 
-def test_texts_and_documents_get_the_prompts_of_the_model(bert, tokenizer):
-    model, text = Sen2Pro(bert, tokenizer=tokenizer, samples=2), "the dog runs"
-    model.encoder.backend.prompts = {"query": "one ", "passage": "two "}
-    assert Sen2ProTextEmbedder(model).run(text)["embedding"] == model.encode_plain(text, prompt="one ").tolist()
-    (document,) = Sen2ProDocumentEmbedder(model).run([Document(content=text)])["documents"]
-    assert document.embedding == model.encode_plain(text, prompt="two ").tolist()
+def test_texts_and_documents_get_the_prompts_of_the_model(prompted):
+    text = "the dog runs"
+    assert Sen2ProTextEmbedder(prompted).run(text)["embedding"] == prompted.encode_plain(text, prompt="one ").tolist()
+    (document,) = Sen2ProDocumentEmbedder(prompted).run([Document(content=text)])["documents"]
+    assert document.embedding == prompted.encode_plain(text, prompt="two ").tolist()
 
 
 def test_a_pipeline_indexes_finds_and_abstains_also_after_yaml():
@@ -104,11 +94,8 @@ def test_what_is_not_on_disk_cannot_be_written(model):
         Sen2ProAbstainer(confidence=SearchConfidence()).to_dict()
 
 
-def test_a_confidence_takes_the_scores_of_the_retriever(tmp_path):
-    rng = np.random.default_rng(0)
-    scores = -np.sort(-rng.uniform(size=(200, 2)), axis=1)
-    SearchConfidence().fit(scores, rng.uniform(size=200) < scores[:, 0] ** 4).save(tmp_path / "confidence")
-    abstainer = Sen2ProAbstainer("no such model", confidence=tmp_path / "confidence")
+def test_a_confidence_takes_the_scores_of_the_retriever(confidence):
+    abstainer = Sen2ProAbstainer("no such model", confidence=confidence)
     abstainer.warm_up()
 
     def run(*given):

@@ -10,40 +10,17 @@ import pytest
 langchain = pytest.importorskip("langchain_core", reason="LangChain is not installed: pip install 'sen2pro[langchain]'")
 suites = pytest.importorskip("langchain_tests", reason="its suites are not installed: pip install langchain-tests")
 
+from labelled_texts import HELP, KNOWN, UNKNOWN
 from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_core.indexing import InMemoryRecordManager, index
 from langchain_tests.integration_tests import EmbeddingsIntegrationTests, VectorStoreIntegrationTests
 from langchain_tests.unit_tests import EmbeddingsUnitTests
-from search_stores import STORES, Place, Server
+from search_stores import STORES, Place, fitted_confidence, shared_server
 
-from sen2pro import Sen2Pro, Sen2ProError
-from sen2pro.calibration.hits import SearchConfidence
+from sen2pro import Sen2ProError
 from sen2pro.integrations.langchain import Sen2ProEmbeddings, Sen2ProVectorStore
 from sen2pro.search import Index
-
-HELP = [
-    "To reset your password, open Settings and choose Security.", "We ship to all of Europe within five days.",
-    "Our office is in Lyon, near the station.", "Refunds take two weeks.", "The app runs on Android and iOS.",
-]  # fmt: skip
-KNOWN, UNKNOWN = "how do I reset my password?", "who won the world cup in 1998?"
-
-
-@pytest.fixture(scope="module")
-def anyio_backend():
-    return "asyncio"
-
-
-@pytest.fixture(scope="module")
-def model():
-    return Sen2Pro("all-MiniLM-L6-v2", method="one-pass")
-
-
-@pytest.fixture(scope="module")
-def server():
-    server = Server()
-    yield server
-    server.close()
 
 
 @pytest.fixture
@@ -69,8 +46,8 @@ class Standard(VectorStoreIntegrationTests):
     kind = ""
 
     @pytest.fixture
-    def vectorstore(self, model, server, tmp_path):
-        store = Sen2ProVectorStore(Place(self.kind, server, tmp_path).build(model))
+    def vectorstore(self, model, tmp_path):
+        store = Sen2ProVectorStore(Place(self.kind, shared_server(), tmp_path).build(model))
         yield store
         store.index.close()
 
@@ -88,11 +65,9 @@ def test_embeddings_are_the_plain_vectors(model):
     assert embeddings.embed_documents([]) == []
 
 
-def test_queries_and_documents_get_the_prompts_of_the_model(bert, tokenizer):
-    model = Sen2Pro(bert, tokenizer=tokenizer, samples=2)
-    model.encoder.backend.prompts = {"query": "one ", "passage": "two "}
-    embeddings = Sen2ProEmbeddings(model)
-    vectors = {prompt: model.encode_plain("the dog runs", prompt=prompt) for prompt in ("one ", "two ")}
+def test_queries_and_documents_get_the_prompts_of_the_model(prompted):
+    embeddings = Sen2ProEmbeddings(prompted)
+    vectors = {prompt: prompted.encode_plain("the dog runs", prompt=prompt) for prompt in ("one ", "two ")}
     np.testing.assert_array_equal(np.float32(embeddings.embed_query("the dog runs")), vectors["one "])
     np.testing.assert_array_equal(np.float32(embeddings.embed_documents(["the dog runs"])[0]), vectors["two "])
 
@@ -104,12 +79,7 @@ def test_the_relevance_score_is_the_probability_and_the_score_the_similarity(sto
     scored = store.similarity_search_with_score(KNOWN, k=3)
     assert [(document.id, score) for document, score in scored] == [(hit.id, hit.similarity) for hit in hits]
     assert [document.page_content for document in store.similarity_search(KNOWN, k=3)] == [hit.text for hit in hits]
-
-
-def test_a_score_carries_its_probability_and_a_bare_number_has_none(store):
-    probability = store._select_relevance_score_fn()
-    hits = store.index.search(KNOWN, k=3)
-    scored = store.similarity_search_with_score(KNOWN, k=3)
+    probability = store._select_relevance_score_fn()  # a score carries its probability, a bare number has none
     assert [probability(score) for _, score in scored] == [hit.probability for hit in hits]
     assert [probability(pickle.loads(pickle.dumps(score))) for _, score in scored] == [hit.probability for hit in hits]
     assert json.loads(json.dumps(scored[0][1])) == hits[0].similarity
@@ -139,10 +109,7 @@ def test_a_filter_leaves_only_what_has_this_metadata(store):
 
 
 def test_hits_without_a_known_probability_count_as_unlikely(model):
-    rng = np.random.default_rng(0)
-    scores = -np.sort(-rng.normal(size=(200, 2)), axis=1)
-    confidence = SearchConfidence().fit(scores, rng.uniform(size=200) < 0.5)  # labels of the first hit alone
-    store = Sen2ProVectorStore(Index.build(model, HELP, confidence=confidence))
+    store = Sen2ProVectorStore(Index.build(model, HELP, confidence=fitted_confidence(later=False)))
     first, *others = (score for _, score in store.similarity_search_with_relevance_scores(KNOWN, k=3))
     assert first == store.index.search(KNOWN, k=1)[0].probability > 0
     assert others == [0.0, 0.0]
@@ -153,8 +120,6 @@ def test_without_a_calibration_there_is_no_relevance_score_but_a_ranking(tiny):
     assert store.similarity_search("the dog runs", k=1)[0].page_content == "the dog runs"
     with pytest.raises(Sen2ProError, match="there are no probabilities"):
         store.similarity_search_with_relevance_scores("the dog runs")
-    with pytest.raises(Sen2ProError, match="there are no probabilities"):
-        store._select_relevance_score_fn()
 
 
 def test_documents_are_made_with_ids_metadata_and_options_of_the_index(model):

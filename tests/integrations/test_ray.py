@@ -15,7 +15,10 @@ pytestmark = [pytest.mark.ray, pytest.mark.slow]
 
 def test_a_dataset_gets_columns_of_fixed_size_lists_and_can_leave_poisoned_rows_out(bert, tokenizer, tmp_path):
     model = poisoned_model(bert, tokenizer, tmp_path / "model")
-    texts = [*["rain"] * 10, *["the dog runs", None, "a cat sees", "rain today"] * 10]  # no row of the first batch fits
+    texts = [
+        *[None] * 10,
+        *["the dog runs", None, "a cat sees", "rain today"] * 10,
+    ]
     ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
     try:
         dataset = ray.data.from_arrow(pa.table({"n": range(len(texts)), "body": texts}))

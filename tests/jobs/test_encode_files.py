@@ -225,7 +225,7 @@ def test_many_files_are_read_as_one_in_the_order_of_their_names(model, texts, so
     folder.mkdir()
     for number in range(200):
         write_lines(folder / f"{number:03d}.txt", texts[5 * number : 5 * number + 5])
-    for name in ("notes.md", ".hidden.txt", "d.bin"):
+    for name in ("notes.md", ".hidden.jsonl", "d.bin"):
         (folder / name).write_text("not a sentence")
     for given in (folder, f"{folder}/*.txt", sorted(folder.glob("*.txt"))):
         encode_files(model, given, tmp_path / "out.parquet", overwrite=True)

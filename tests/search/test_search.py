@@ -203,7 +203,8 @@ def test_an_index_of_version_0_11_asks_to_be_built_again(index, plain, tmp_path)
 def test_a_kept_confidence_is_looked_at_before_it_is_used(plain, texts, change, message):
     """Numbers that do not belong together never reach a search."""
     index = Index.build(plain, texts[:3])
-    index.store.keep_confidence(fitted_confidence(0.9).to_json() | change)
+    changed = fitted_confidence(0.9).to_json() | change
+    index.store.describe(msgspec.structs.replace(index.store.info, confidence=changed))
     with pytest.raises(Sen2ProError, match=f"the confidence of this index.*{message}"):
         Index(plain, index.store)
 

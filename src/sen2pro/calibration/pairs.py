@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from sen2pro.calibration import report as reports
+from sen2pro.calibration.comparison import pair_cosine
 from sen2pro.calibration.confidence import Confidence, Examples, State, held_out, match_labels
 from sen2pro.calibration.defaults import default_slope
 from sen2pro.calibration.guarantee import Rule
@@ -39,7 +40,7 @@ from sen2pro.gaussian import Gaussian, is_far
 from sen2pro.io.atomic import check_path
 from sen2pro.settings import CERTAINTY
 from sen2pro.signature import MATTERS, Signature
-from sen2pro.validation import Array, Array64, check_sentences
+from sen2pro.validation import Array64, check_sentences
 
 PLAIN = ("cosine", "length", "length difference")  # features that need no distribution
 _FLOOR = 1e-12  # of a variance, before its logarithm
@@ -136,7 +137,7 @@ class MatchConfidence(Confidence[PairState]):
         self._model: Model | None = None
 
     def fit(
-        self, model: Model, first: Sequence[str] | Encoded, second: Sequence[str] | Encoded, labels: Sequence[Any]
+        self, model: Model, first: Sequence[str] | Encoded, second: Sequence[str] | Encoded, labels: ArrayLike
     ) -> MatchConfidence:
         """Choose, fit and judge the probability of a match; returns itself.
 
@@ -266,7 +267,7 @@ class MatchConfidence(Confidence[PairState]):
             )
         return found
 
-    def _probability(self, a: Any, b: Any) -> tuple[Array64, Mask]:
+    def _probability(self, a: Sentences, b: Sentences) -> tuple[Array64, Mask]:
         """Return P(match) of each pair (n,), and whether the head does not know one of its sentences."""
         state = self.state
         assert self._model is not None
@@ -294,20 +295,14 @@ def pair_features(a: Encoded, b: Encoded) -> Table:
     """
     lengths = np.log(np.maximum([a.words, b.words], 1))
     distance = distance_pairwise(a.gaussian, b.gaussian).astype(np.float64)
-    columns = [_cosine(a.plain, b.plain), lengths.sum(axis=0), np.abs(lengths[0] - lengths[1])]
-    columns += [distance, _cosine(a.gaussian.mean, b.gaussian.mean)]
+    columns = [pair_cosine(a.plain, b.plain), lengths.sum(axis=0), np.abs(lengths[0] - lengths[1])]
+    columns += [distance, pair_cosine(a.gaussian.mean, b.gaussian.mean)]
     for source in a.parts:
         x, y = a.parts[source], b.parts[source]
         total_x, total_y = (np.maximum(part.total_variance, _FLOOR) for part in (x, y))
         product = (x.mean.astype(np.float64) ** 2 * y.variance + y.mean.astype(np.float64) ** 2 * x.variance).sum(-1)
         columns += [np.log(total_x + total_y), np.abs(np.log(total_x / total_y)), np.log(np.maximum(product, _FLOOR))]
     return Table(names(list(a.parts)), np.stack(columns, axis=-1))
-
-
-def _cosine(x: Array, y: Array) -> Array64:
-    x_, y_ = (side.astype(np.float64) for side in (x, y))
-    norms = np.linalg.norm(x_, axis=-1) * np.linalg.norm(y_, axis=-1)
-    return np.asarray((x_ * y_).sum(axis=-1) / np.maximum(norms, _FLOOR))
 
 
 def far_pairs(left: Encoded, right: Encoded) -> Mask:
@@ -388,7 +383,7 @@ def _count_repeated(groups: NDArray[np.int64]) -> int:
     return repeated
 
 
-def _encoded(model: Model, a: Any, b: Any) -> tuple[Encoded, Encoded]:
+def _encoded(model: Model, a: Sentences, b: Sentences) -> tuple[Encoded, Encoded]:
     """Return both sides of some pairs encoded, each sentence once."""
     if not isinstance(model, Model):
         raise Sen2ProError(f"model must be a Sen2Pro, not {type(model).__name__}")

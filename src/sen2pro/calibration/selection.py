@@ -35,7 +35,7 @@ class Table:
     values: Array64
     temperature: float = 1.0
 
-    def __getitem__(self, rows: Mask) -> Table:
+    def __getitem__(self, rows: Mask | NDArray[np.int_]) -> Table:
         return replace(self, values=self.values[rows])
 
     def columns(self, wanted: Sequence[str]) -> Array64:

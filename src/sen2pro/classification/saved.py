@@ -72,7 +72,7 @@ def recipe(model: Sen2Pro) -> Recipe:
         lost = "its weights have changed since they were loaded"
     elif model.whitening and not _finds_whitening(model):
         lost = "its whitening is not in its folder"
-    elif model.method != "sampling" and not _finds_head(model, encoder.folder):
+    elif not model.settings.draws and not _finds_head(model, encoder.folder):
         lost = "its head is neither in its folder nor one that comes with the package"
     if encoder.folder is None or lost:
         raise Sen2ProError(

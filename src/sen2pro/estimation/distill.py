@@ -87,18 +87,19 @@ def learn(
                 drawn[name].put(slice(rows.start, rows.stop), array)
     layers = range(max(sampler.encoder.depth - 1, 0))  # the last one is what the vector is made of
     states, texts = sampler.run_plain(tokens, layers, batch_size), list(tokens.texts)
-    head = fit_for(sampler, signature, texts, states, drawn, out)
+    order, split = np.random.default_rng(0).permutation(len(texts)), int(len(texts) * out)
+    head = fit_for(sampler, signature, texts, states, drawn, [(order[:split], order[split:])])
     moved = sampler.measure_moves(tokens, samples // 2, batch_size, show)
     return replace(head, specificity=fit_specificity(signature, texts, states, moved))
 
 
 def fit_for(
     sampler: Sampler, signature: Signature, texts: list[str], states: States, samples: Mapping[str, SampledMoments],
-    held_out: float, kinds: Sequence[str] | None = None,
+    folds: list[Fold], kinds: Sequence[str] | None = None,
 ) -> Head:  # fmt: skip
     """Fit a head on sentences whose samples, in the model's own geometry, are given.
 
-    With `kinds` (the kind of each sentence), whole kinds are held out, each once, instead of a share of the sentences.
+    Choices are made on the sentences that each fold holds out; `kinds` (of each sentence) see `fit_coverage`.
     """
     layers = sorted(states.layers)
     candidates: list[Layers] = [None, ()]
@@ -106,7 +107,6 @@ def fit_for(
         candidates += [(layers[0], layers[-1]), (layers[0], layers[len(layers) // 2], layers[-1])]
     plain = sampler.finish(states.vectors)
     targets = {source: _Targets(each, plain, states.scalars) for source, each in samples.items()}
-    folds = _split(len(texts), held_out) if kinds is None else _split_kinds(kinds)
     choices, quality = _choose(states, targets, candidates, folds)
     maps, worth = _fit_maps(states, targets, choices)
     coverage = fit_coverage(states, candidates[-1] or (), folds, kinds)
@@ -125,24 +125,6 @@ def fit_for(
         hash=hash_of(arrays, str(coverage.lengths)),
     )  # fmt: skip
     return Head(config, arrays)
-
-
-def _split(count: int, held_out: float) -> list[Fold]:
-    """Return one fold: a share of the sentences, and the rest."""
-    order, split = np.random.default_rng(0).permutation(count), int(count * held_out)
-    return [(order[:split], order[split:])]
-
-
-def _split_kinds(kinds: Sequence[str], count: int = 4) -> list[Fold]:
-    """Return folds of about the same size, each of whole kinds, and the rest of each."""
-    names, sizes = np.unique(np.asarray(kinds), return_counts=True)
-    folds: list[list[str]] = [[] for _ in range(min(count, len(names)))]
-    filled = np.zeros(len(folds), np.int64)
-    for i in np.argsort(-sizes, kind="stable"):
-        folds[int(filled.argmin())].append(names[i])
-        filled[filled.argmin()] += sizes[i]
-    out = [np.isin(kinds, fold) for fold in folds]
-    return [(np.flatnonzero(held), np.flatnonzero(~held)) for held in out]
 
 
 def _choose(

@@ -1,4 +1,4 @@
-"""Texts after encoding: what `encode`, `compare`, `specificity`, search and classification share."""
+"""Texts after encoding: what `encode`, `compare`, search and classification share."""
 
 from __future__ import annotations
 
@@ -6,10 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
-from sen2pro.encoder.backend import States
 from sen2pro.errors import Sen2ProError
 from sen2pro.gaussian import Gaussian
 from sen2pro.signature import Signature
@@ -21,40 +19,27 @@ class Encoded:
     """Texts as a model encodes them: see `Sen2Pro.estimate`."""
 
     vectors: Array | None
-    """The plain vectors, (n, k): whitened and normalised, without dropout. None if no plain pass was asked for."""
+    """The plain vectors, (n, k): whitened and normalised, without dropout. None if they were not asked for."""
     parts: Mapping[str, Gaussian]
-    """The Gaussians of each source of uncertainty, `model` and `data`; empty after a plain pass."""
-    joined: Gaussian | None
-    """The Gaussians of all sources together; None after a plain pass."""
+    """The Gaussians of each source of uncertainty, `model` and `data`."""
+    gaussian: Gaussian
+    """The Gaussians of all sources together."""
     words: NDArray[Any]
     """The number of words of each text, (n,)."""
-    states: States | None = None
-    """The states of the plain pass, which heads read."""
 
     def __len__(self) -> int:
         return len(self.words)
 
     def __getitem__(self, rows: Any) -> Encoded:
         """Return some of the texts: a slice, or a list of numbers or truth values."""
-        return Encoded(
-            None if self.vectors is None else self.vectors[rows],
-            {name: part[rows] for name, part in self.parts.items()},
-            None if self.joined is None else self.joined[rows],
-            self.words[rows],
-            None if self.states is None else self.states.rows(np.arange(len(self))[rows]),
-        )
+        vectors = None if self.vectors is None else self.vectors[rows]
+        parts = {name: part[rows] for name, part in self.parts.items()}
+        return Encoded(vectors, parts, self.gaussian[rows], self.words[rows])
 
     @property
     def signature(self) -> Signature | None:
-        """How the texts were encoded; None after a plain pass."""
-        return None if self.joined is None else self.joined.signature
-
-    @property
-    def gaussian(self) -> Gaussian:
-        """The Gaussians of all sources together."""
-        if self.joined is None:
-            raise Sen2ProError("these texts were encoded in a plain pass, which gives no distribution")
-        return self.joined
+        """How the texts were encoded."""
+        return self.gaussian.signature
 
     @property
     def plain(self) -> Array:
@@ -66,4 +51,4 @@ class Encoded:
     @property
     def coverage(self) -> Array | None:
         """How well a head knows texts like these, (n,): see `Gaussian.coverage`. None without a head."""
-        return None if self.joined is None else self.joined.coverage
+        return self.gaussian.coverage

@@ -257,11 +257,17 @@ class Head:
 
     def predict(self, states: States, source: str) -> tuple[Array64, Array64]:
         """Return for each sentence the shift of its mean away from the plain vector, and its variance: (n, k) each."""
-        # A polynomial of the length is worth nothing beyond the lengths it was fitted on.
-        scalars = np.clip(states.scalars, self.coverage.low, self.coverage.high)
+        return self.maps[f"{source}.shift"](states, self._scalars(states)), self.variance(states, source)
+
+    def variance(self, states: States, source: str) -> Array64:
+        """Return the variance of each sentence, (n, k)."""
         linear = self.maps[f"{source}.variance"]
-        variance = TRANSFORMS[linear.transform][1](linear(states, scalars))
-        return self.maps[f"{source}.shift"](states, scalars), np.where(self.arrays[f"{source}.live"], variance, 0.0)
+        variance = TRANSFORMS[linear.transform][1](linear(states, self._scalars(states)))
+        return np.where(self.arrays[f"{source}.live"], variance, 0.0)
+
+    def _scalars(self, states: States) -> Array64:
+        # A polynomial of the length is worth nothing beyond the lengths it was fitted on.
+        return np.clip(states.scalars, self.coverage.low, self.coverage.high)
 
     def save(self, path: str | Path) -> None:
         """Write the numbers as safetensors and the settings as JSON, in place of a head that is there."""

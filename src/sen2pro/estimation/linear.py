@@ -43,7 +43,7 @@ def in_single(table: NDArray[Any]) -> NDArray[Any]:
     return table.astype(np.promote_types(table.dtype, np.float32), copy=False)
 
 
-def check_width(features: Array64, weights: NDArray[Any]) -> None:
+def check_width(features: NDArray[Any], weights: NDArray[Any]) -> None:
     """Refuse features of another network than the one that the weights were fitted for."""
     if features.shape[1] != len(weights):
         given = f"reads {len(weights)} numbers of a sentence, not the {features.shape[1]} that this network gives"
@@ -76,7 +76,7 @@ class Linear:
             features = states.features(self.layers)
             check_width(features, self.states)
             first, second = self._tables
-            result = result + features.astype(first.dtype) @ first @ second
+            result = result + features.astype(first.dtype, copy=False) @ first @ second
         return np.asarray(result)
 
     @cached_property
@@ -89,7 +89,7 @@ class Ridge:
 
     def __init__(self, states: States, layers: Layers, rows: Rows | slice) -> None:
         self.layers, self.terms = layers, basis(states.scalars)[rows]
-        terms, features = self.terms, states.features(layers)[rows]
+        terms, features = self.terms, states.features(layers)[rows].astype(np.float64)
         size = np.sqrt((terms**2).mean(axis=0)) + 1e-12
         u, s, v = np.linalg.svd(terms / size, full_matrices=False)
         good = s > 1e-7 * s[0]  # functions of the length are much alike, or the same for some tokenizers

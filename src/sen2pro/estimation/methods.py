@@ -1,26 +1,28 @@
-"""The two methods, from tokens to `Encoded`: `Sampling` is the paper's, `OnePass` predicts what it would give.
-
-`Plain` is the pass without a distribution, which some answers need.
-"""
+"""The two methods, from tokens to `Encoded`: `Sampling` is the paper's, `OnePass` predicts what it would give."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 import numpy as np
+from msgspec import structs
 
 from sen2pro import __version__
-from sen2pro.encoder.backend import States, Tokens
+from sen2pro.encoder.backend import Tokens
 from sen2pro.encoder.encoder import Encoder
-from sen2pro.errors import Sen2ProError, one_of, short_repr
+from sen2pro.encoder.find import source_of_files
+from sen2pro.errors import HeadMissing, Sen2ProError, one_of, short_repr
 from sen2pro.estimation.encoded import Encoded
-from sen2pro.estimation.head import Head, on_sphere
+from sen2pro.estimation.head import Head, find_head, on_sphere
 from sen2pro.estimation.moments import Moments, combine
-from sen2pro.estimation.whitening import find_whitening
+from sen2pro.estimation.whitening import WHITENING_FILE, find_whitening
 from sen2pro.gaussian import Gaussian
+from sen2pro.io import bundle
+from sen2pro.io.atomic import new_folder
 from sen2pro.progress import Show
 from sen2pro.sampling.edits import OPERATIONS
 from sen2pro.sampling.sampler import Sampler
@@ -39,6 +41,10 @@ class Method(Protocol):
         """Runs the encoder."""
 
     @property
+    def head(self) -> Head | None:
+        """The head in use, or one that was given for answers in one pass."""
+
+    @property
     def estimator(self) -> str:
         """How the variances are estimated, as a signature says it."""
 
@@ -46,6 +52,27 @@ class Method(Protocol):
         self, tokens: Tokens, batch_size: int | None = None, show: Show = None, *, plain: bool = False
     ) -> Encoded:
         """Encode texts; with `plain`, plain vectors come too, if they are not part of the method."""
+
+
+def open_method(settings: Settings, saved: SavedModel | None) -> Method:
+    """Load a model and, where it is needed, its head."""
+    sampler = open_sampler(settings, saved)
+    sampling = Sampling(sampler)
+    if settings.head is None and settings.draws:
+        return sampling
+    head = find_head(sampler, describe(sampling), settings.head)
+    return Sampling(sampler, head) if settings.draws else OnePass(sampler, head)
+
+
+def in_one_pass(method: Method) -> OnePass | None:
+    """Return the method `OnePass` on the same network; None if there is no head for it."""
+    if isinstance(method, OnePass):
+        return method
+    try:
+        head = method.head or find_head(method.sampler, describe(method))
+    except HeadMissing:
+        return None
+    return OnePass(method.sampler.changed(method="one-pass"), head)
 
 
 def open_sampler(settings: Settings, saved: SavedModel | None) -> Sampler:
@@ -65,6 +92,44 @@ def open_sampler(settings: Settings, saved: SavedModel | None) -> Sampler:
     if "model" in settings.sources:
         sampler.check_dropout()
     return sampler
+
+
+Packed = tuple[Settings, SavedModel, Mapping[str, bytes] | None]
+"""What a pickle has of a model: the settings, what is known of the weights, and the weights if no folder has them."""
+
+
+def _saved(sampler: Sampler) -> SavedModel:
+    return SavedModel(name=sampler.encoder.name, hash=sampler.encoder.hash, **sampler.settings.to_json())
+
+
+def save(method: Method, folder: str | Path) -> None:
+    """Write the encoder, the settings, the whitening and the head to a new folder."""
+    sampler = method.sampler
+    with new_folder(folder) as temporary:
+        sampler.encoder.transformers.save(temporary)
+        if sampler.whitening:
+            sampler.whitening.save(temporary / WHITENING_FILE)
+        if method.head:
+            method.head.save(temporary)
+        bundle.save(temporary, Path(SAVED).stem, _saved(sampler))
+
+
+def pack(method: Method) -> Packed:
+    """Return what `unpack` makes the same method of: the name of a folder if its weights are unchanged, else all."""
+    sampler, saved = method.sampler, _saved(method.sampler)
+    settings = sampler.settings.changed(head=method.head, whitening=sampler.whitening or False)
+    if isinstance(settings.model, (str, Path)) and sampler.encoder.is_as_loaded:
+        return settings, saved, None
+    saved = structs.replace(saved, hash=None)
+    return settings.changed(model=None, tokenizer=None), saved, sampler.encoder.transformers.to_files()
+
+
+def unpack(settings: Settings, saved: SavedModel, files: Mapping[str, bytes] | None) -> Method:
+    """Load what `pack` returned."""
+    if files is not None:
+        source, tokenizer = source_of_files(settings, files)
+        settings = settings.changed(model=source, tokenizer=tokenizer)
+    return open_method(settings, saved)
 
 
 def describe(method: Method, prompt: str = "", source: str | None = None) -> Signature:
@@ -125,6 +190,7 @@ class Sampling:
     """The paper's method: N passes for each source of uncertainty (Eq. 1 and 2), then their moments (Eq. 4)."""
 
     sampler: Sampler
+    head: Head | None = None
     estimator: str = "diagonal"
 
     def estimate(
@@ -137,7 +203,7 @@ class Sampling:
         for source, index, _, vectors in self.sampler.draw(tokens, counts, batch_size, show):
             moments[source].update(index, vectors)
         estimates = {source: (each.mean, each.variance) for source, each in moments.items()}
-        finished = self.sampler.finish(self.sampler.run_plain(tokens).vectors) if plain else None
+        finished = self.sampler.vectors(tokens) if plain else None
         return _encoded(self, tokens, estimates, finished)
 
 
@@ -152,6 +218,17 @@ class OnePass:
     def estimator(self) -> str:
         """The method and its head, as a signature says it."""
         return f"one-pass ({self.head})"
+
+    def totals(self, tokens: Tokens) -> tuple[Array, dict[str, Array64], Array]:
+        """Return plain vectors (n, k), total variances (n,) of all sources that the head knows, and coverage (n,).
+
+        Means take more than half the time beside the pass, so an answer without them does not make them.
+        """
+        states = self.sampler.run_plain(tokens, self.head.layers)
+        if not len(tokens):
+            return states.vectors, {name: np.empty(0) for name in self.head.sources}, np.empty(0, np.float32)
+        totals = {name: self.head.variance(states, name).sum(axis=1) for name in self.head.sources}
+        return self.sampler.finish(states.vectors), totals, self.head.coverage(states)
 
     def estimate(
         self, tokens: Tokens, batch_size: int | None = None, show: Show = None, *, plain: bool = False
@@ -169,20 +246,3 @@ class OnePass:
             mean = vectors + shift
             estimates[source] = on_sphere(mean, variance) if sampler.normalize else mean, variance
         return _encoded(self, tokens, estimates, vectors, head.coverage(states) if len(tokens) else None)
-
-
-@dataclass(frozen=True)
-class Plain:
-    """One plain pass, without a distribution."""
-
-    sampler: Sampler
-    layers: Sequence[int] = ()
-    estimator: str = "none"
-
-    def estimate(
-        self, tokens: Tokens, batch_size: int | None = None, show: Show = None, *, plain: bool = True
-    ) -> Encoded:
-        """Run one pass, and keep its states."""
-        states: States = self.sampler.run_plain(tokens, self.layers, batch_size, show)
-        vectors = self.sampler.finish(states.vectors)
-        return Encoded(vectors, {}, None, tokens.words, states)

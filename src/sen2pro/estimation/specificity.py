@@ -13,8 +13,8 @@ With the map come the percentiles of the sentences it was fitted on, which turn 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
 from pathlib import Path
 from typing import Any, Literal
@@ -22,15 +22,17 @@ from typing import Any, Literal
 import numpy as np
 
 from sen2pro import __version__
-from sen2pro.encoder.backend import States
+from sen2pro.encoder.backend import States, Tokens
+from sen2pro.encoder.encoder import Encoder
 from sen2pro.errors import HeadMissing, Sen2ProError
-from sen2pro.estimation.encoded import Encoded
 from sen2pro.estimation.linear import BASIS, TRANSFORMS, Linear, Ridge, hash_of
 from sen2pro.io import bundle
 from sen2pro.io.atomic import check_path, replacing_folder, settled
 from sen2pro.io.bundle import Config, Count, Expected
+from sen2pro.progress import Show
+from sen2pro.sampling.sampler import Sampler
 from sen2pro.signature import Signature
-from sen2pro.validation import Array, Array64
+from sen2pro.validation import Array, Array64, check_whole
 
 NAME = "sen2pro_specificity"
 CONFIG, TENSORS = f"{NAME}.json", f"{NAME}.safetensors"
@@ -38,7 +40,7 @@ DEFAULT_SAMPLES = 12
 SHIPPED = Path(__file__).parents[1] / "heads"
 
 _PERCENT = np.linspace(0, 100, 101)
-_TRANSFORM: Literal["root"] = "root"
+_FORTH, _BACK = TRANSFORMS["root"]  # from the mean squared move, and back to it
 _NAMES = 0.5  # weight of the logarithm of 1 + names and numbers, beside that of the squared move
 _MOST_LAYERS = 6  # below the last one: more cost the fit much time and give little
 _BEYOND = 1.0  # how far a value may be above all of the corpus: a root near 0 has no meaningful logarithm
@@ -110,20 +112,25 @@ def explain(words: Sequence[str], vectors: Array) -> Explanation:
     return Explanation(tuple(words), np.maximum(1 - unit[1:] @ unit[0], 0))
 
 
-def measure(encoded: Encoded, head: SpecificityHead | None, moves: Array64 | None = None) -> Specificity:
-    """Return how specific texts are, from the states that a plain pass kept.
-
-    With `moves`, how far inserted words moved each text, a head is not needed; then there are no percentiles (NaN).
-    """
-    count, states = len(encoded), encoded.states
-    if head is None:
-        none = np.full(count, np.nan)
-        return Specificity(none, none, np.empty(0) if moves is None else _minus_log(moves))
-    if not count:
-        return Specificity(np.empty(0), np.empty(0), np.empty(0))
-    assert states is not None
+def measure(
+    sampler: Sampler, head: SpecificityHead | None, tokens: Tokens, samples: int | None = None,
+    batch_size: int | None = None, show: Show = None,
+) -> Specificity:  # fmt: skip
+    """Return how specific texts are: see `Sen2Pro.specificity`."""
+    moves = None
+    if samples is not None:
+        moves = sampler.measure_moves(tokens, check_whole("samples", samples, 1, 1000), batch_size, show)
+    elif head is None:
+        raise HeadMissing(
+            f"there is no specificity head for {sampler.encoder.name}; fit one on a few thousand sentences with "
+            f"distill, or pass samples={DEFAULT_SAMPLES} for values without percentiles"
+        )
+    if head is None or not len(tokens):
+        none = np.full(len(tokens), np.nan)
+        return Specificity(none, none, none if moves is None else _minus_log(moves))
+    states = sampler.run_plain(tokens, head.layers, batch_size, show if moves is None else False)
     value = head.value(states) if moves is None else head.sampled_value(states, moves)
-    return Specificity(head.score(value), head.at_length(value, encoded.words), value)
+    return Specificity(head.score(value), head.at_length(value, tokens.words), value)
 
 
 class Space(Config, frozen=True, kw_only=True):
@@ -161,7 +168,7 @@ class SpecificityConfig(Config, frozen=True, kw_only=True):
     r2: float  # on the scale of the transform, each sentence left out of the fit
     hash: str
     version: str = __version__
-    transform: Literal["log", "root"] = "log"  # of the mean squared move; files before 0.7.0 do not name it
+    transform: Literal["root"]  # of the mean squared move
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,7 +176,7 @@ class SpecificityHead:
     """A fitted map from the states of one pass to a specificity, and the percentiles of the corpus."""
 
     config: SpecificityConfig
-    terms: Array  # (b, 2): of the move, and of names and numbers; heads written before 0.7.0 have only the first
+    terms: Array  # (b, 2): of the move, and of names and numbers
     states: Array  # (F, r)
     directions: Array  # (r, 2)
     low: Array  # (3,), bounds of lengths and norm
@@ -188,13 +195,12 @@ class SpecificityHead:
     def value(self, states: States) -> Array64:
         """Return the specificity of each sentence, (n,): see `Specificity.value`."""
         predicted = self._predict(states)
-        moved = TRANSFORMS[self.config.transform][1](predicted[:, 0])
-        value = _minus_log(moved, 1e-30) + _NAMES * predicted[:, 1:].sum(axis=1)
+        value = _minus_log(_BACK(predicted[:, 0]), 1e-30) + _NAMES * predicted[:, 1]
         return np.asarray(np.minimum(value, self.quantiles[-1] + _BEYOND))
 
     def sampled_value(self, states: States, moved: Array64) -> Array64:
         """Return the specificity of sentences whose mean squared move was measured."""
-        return np.asarray(_minus_log(moved) + _NAMES * self._predict(states)[:, 1:].sum(axis=1))
+        return np.asarray(_minus_log(moved) + _NAMES * self._predict(states)[:, 1])
 
     def _predict(self, states: States) -> Array64:
         return self._linear(states, np.clip(states.scalars, self.low, self.high))
@@ -232,26 +238,11 @@ class SpecificityHead:
 
 
 _ARRAYS = {
-    each.name: Expected("F32", 2 if each.name in ("terms", "states", "directions") else 1)
-    for each in fields(SpecificityHead)
-    if each.type == "Array"
-}
-
-
-def _check(arrays: Mapping[str, Any], path: Path) -> None:
-    """Refuse numbers that cannot be multiplied with each other, or that are no percentiles."""
-    rank, knots = arrays["states"].shape[1], len(arrays["knots"])
-    columns = 2 if arrays["terms"].shape[1] == 2 else 1
-    shapes: dict[str, tuple[int, ...]] = {
-        "terms": (BASIS, columns), "directions": (rank, columns), "low": (3,), "high": (3,),
-        "quantiles": (101,), "residuals": (101,), "centre": (knots,), "spread": (knots,),
-    }  # fmt: skip
-    for name, shape in shapes.items():
-        if arrays[name].shape != shape:
-            raise Sen2ProError(f"{path}: {name!r} must have shape {list(shape)}, not {list(arrays[name].shape)}")
-    rising = all((np.diff(arrays[name]) >= 0).all() for name in ("quantiles", "residuals", "knots"))
-    if not (rising and knots and (arrays["spread"] > 0).all()):
-        raise Sen2ProError(f"{path}: percentiles and lengths must rise, and every spread must be above 0")
+    "terms": Expected("F32", f"{BASIS} 2"), "states": Expected("F32", "features rank"),
+    "directions": Expected("F32", "rank 2"), "low": Expected("F32", "3"), "high": Expected("F32", "3"),
+    "quantiles": Expected("F32", "101"), "knots": Expected("F32", "knots"), "centre": Expected("F32", "knots"),
+    "spread": Expected("F32", "knots"), "residuals": Expected("F32", "101"),
+}  # fmt: skip
 
 
 def states_of(folder: Path, *names: str) -> tuple[tuple[int, ...], ...]:
@@ -265,7 +256,9 @@ def _load(folder: Path, states: tuple[tuple[int, ...], ...]) -> SpecificityHead:
     with settled(folder, shared=True):  # its files have fixed names, so none may be replaced meanwhile
         config, arrays = bundle.load(folder, NAME, SpecificityConfig, _ARRAYS)
     path = folder / TENSORS
-    _check(arrays, path)
+    rising = all((np.diff(arrays[name]) >= 0).all() for name in ("quantiles", "residuals", "knots"))
+    if not (rising and len(arrays["knots"]) and (arrays["spread"] > 0).all()):
+        raise Sen2ProError(f"{path}: percentiles and lengths must rise, and every spread must be above 0")
     if hash_of(arrays) != config.hash:
         raise Sen2ProError(f"{path} is damaged: its numbers do not have the hash that {CONFIG} says")
     return SpecificityHead(config, **arrays)
@@ -277,63 +270,46 @@ def shipped() -> tuple[SpecificityHead, ...]:
     return tuple(SpecificityHead.load(path.parent) for path in sorted(SHIPPED.glob(f"*/{CONFIG}")))
 
 
-def find(
-    signature: Signature, depth: int, folder: Path | None, fitted: SpecificityHead | None
-) -> SpecificityHead | None:
+def find(signature: Signature, encoder: Encoder, fitted: SpecificityHead | None) -> SpecificityHead | None:
     """Return the specificity head of a model: the fitted one, the one in its folder, or one of the package."""
-    if fitted is None and folder and (folder / CONFIG).is_file():
-        fitted = SpecificityHead.load(folder)
+    if fitted is None and encoder.folder and (encoder.folder / CONFIG).is_file():
+        fitted = SpecificityHead.load(encoder.folder)
     if fitted is None:
-        return next((head for head in shipped() if not head.misfits(signature, depth)), None)
-    if misfits := fitted.misfits(signature, depth):
+        return next((head for head in shipped() if not head.misfits(signature, encoder.depth)), None)
+    if misfits := fitted.misfits(signature, encoder.depth):
         raise Sen2ProError(f"the specificity head was fitted for another model: {', '.join(misfits)} differ")
     return fitted
 
 
-def needed(head: SpecificityHead | None, name: str) -> SpecificityHead:
-    """Return a head, or raise an error that says how to get one for a model of this name."""
-    if head is None:
-        raise HeadMissing(
-            f"there is no specificity head for {name}; fit one on a few thousand sentences with distill, or pass "
-            f"samples={DEFAULT_SAMPLES} for values without percentiles"
-        )
-    return head
-
-
 def fit_specificity(signature: Signature, texts: list[str], states: States, moved: Array64) -> SpecificityHead:
     """Fit on n sentences: what one pass says of them, and how far inserted words moved each, (n,)."""
+    from scipy.linalg import block_diag  # slow to import
+
     below = sorted(states.layers)
     spaced = np.linspace(0, len(below) - 1, min(len(below), _MOST_LAYERS)).round().astype(int)
     layers = tuple(below[i] for i in spaced)
     scalars = states.scalars
-    forth, back = TRANSFORMS[_TRANSFORM]
-    target = forth(np.maximum(moved, 1e-12))[:, None]
+    target = _FORTH(np.maximum(moved, 1e-12))[:, None]
     names = np.log1p([names_and_numbers(text) for text in texts])[:, None]
     ridge = Ridge(states, layers, slice(None))
     (move, predicted), (other, named) = ridge.fit(target), ridge.fit(names)
     # Each sentence was left out of the fit that predicts it; no value may exceed the best that was measured.
-    value = np.minimum(_minus_log(back(predicted[:, 0]), 1e-30), _minus_log(moved.min())) + _NAMES * named[:, 0]
+    value = np.minimum(_minus_log(_BACK(predicted[:, 0]), 1e-30), _minus_log(moved.min())) + _NAMES * named[:, 0]
     lengths = np.log(states.words)
     knots, centre, spread = _by_length(lengths, value)
     residuals = (value - np.interp(lengths, knots, centre)) / np.interp(lengths, knots, spread)
     arrays = {
         "terms": np.hstack([move.terms, other.terms]), "states": np.hstack([move.states, other.states]),
-        "directions": _diagonal(move.directions, other.directions),
+        "directions": block_diag(move.directions, other.directions),
         "low": scalars.min(axis=0), "high": scalars.max(axis=0), "quantiles": np.percentile(value, _PERCENT),
         "knots": knots, "centre": centre, "spread": spread, "residuals": np.percentile(residuals, _PERCENT),
     }  # fmt: skip
     singles = {name: np.asarray(array, np.float32) for name, array in arrays.items()}
     config = SpecificityConfig(
         space=Space.of(signature), corpus=Corpus.of(texts), layers=layers, hash=hash_of(singles),
-        transform=_TRANSFORM, r2=float(1 - ((predicted - target) ** 2).mean() / target.var()),
+        transform="root", r2=float(1 - ((predicted - target) ** 2).mean() / target.var()),
     )  # fmt: skip
     return SpecificityHead(config, **singles)
-
-
-def _diagonal(first: Array, second: Array) -> Array64:
-    """Return the block matrix of two matrices that do not meet."""
-    upper = np.hstack([first, np.zeros((len(first), second.shape[1]))])
-    return np.vstack([upper, np.hstack([np.zeros((len(second), first.shape[1])), second])])
 
 
 def _minus_log(moved: Any, floor: float = 1e-12) -> Array64:

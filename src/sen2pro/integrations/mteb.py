@@ -101,9 +101,8 @@ class MTEBModel:
         encoder = self.model.encoder
         # MTEB takes results of the same name and revision from its cache: these are all that results depend on.
         settings = {"signature": str(self.model.signature()), "metric": self.metric, "alpha": str(self.alpha)}
-        parts, method = [re.split(r"[/\\]", encoder.name)[-1]], self.model.method
-        parts += [method] if method != "sampling" else []
-        parts += [self.model.signature().samples] if self.model.settings.draws else []
+        how = self.model.signature().samples if self.model.settings.draws else self.model.method
+        parts = [re.split(r"[/\\]", encoder.name)[-1], how]
         about = {
             "loader_kwargs": settings,
             "name": "sen2pro/" + re.sub(r"[^\w.+-]+", "-", "-".join(parts)),  # letters that a folder can be named with

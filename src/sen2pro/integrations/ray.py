@@ -87,7 +87,7 @@ class _BatchEncoder:
         kept = [number for number in range(len(table)) if number not in left_out]
         if not kept:  # an empty batch has the columns of a full one
             piece, _ = encode_chunk(self._model, [("", Record(None, "a", ""))], RowOptions(texts=False))
-        result = table.take(kept) if len(kept) < len(table) else table
+        result = table.take(pa.array(kept, pa.int64())) if len(kept) < len(table) else table
         columns = {"total_variance": piece.variance.sum(axis=-1, dtype=float), **piece.totals}
         if piece.coverage is not None:
             columns["coverage"] = piece.coverage
@@ -101,9 +101,9 @@ class _BatchEncoder:
 
 def _rows(texts: Sequence[object], skip: bool) -> tuple[list[tuple[str, Record]], set[int]]:
     """Return texts as rows to encode, each named by its number in the batch, and the numbers of those that are none."""
-    faulty = {number for number, text in enumerate(texts) if not isinstance(text, str) or not text.strip()}
+    sound = {number: text for number, text in enumerate(texts) if isinstance(text, str) and text.strip()}
+    faulty = set(range(len(texts))) - sound.keys()
     if faulty and not skip:
         number = min(faulty)
         raise Sen2ProError(f"row {number} of a batch is not a text but {texts[number]!r}; pass on_error='skip'")
-    sound = [(number, text) for number, text in enumerate(texts) if number not in faulty]
-    return [("the batch", Record(None, text, f"row {number}")) for number, text in sound], faulty
+    return [("the batch", Record(None, text, f"row {number}")) for number, text in sound.items()], faulty

@@ -32,7 +32,7 @@ from sen2pro.errors import Sen2ProError, has_surrogates, short_repr
 from sen2pro.io.atomic import check_path, replacing, write_text
 
 if TYPE_CHECKING:  # what reads no arrays, such as the help of a command, starts without numpy
-    from numpy.typing import NDArray
+    from sen2pro.validation import AnyArray
 
 LARGEST = 64 << 20  # bytes of a JSON file
 DIGEST = "digest"
@@ -52,11 +52,11 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 Kind = TypeVar("Kind")
+JsonObject = dict[str, Any]
+"""The content of a JSON object."""
 
 
-def save(
-    folder: str | Path, name: str, config: msgspec.Struct, arrays: Mapping[str, NDArray[Any]] | None = None
-) -> None:
+def save(folder: str | Path, name: str, config: msgspec.Struct, arrays: Mapping[str, AnyArray] | None = None) -> None:
     """Write NAME.json, and NAME.safetensors if there are arrays, to a folder; each file whole or not at all.
 
     To replace a whole folder at once, write to the temporary folder that `atomic.new_folder` gives.
@@ -73,7 +73,7 @@ def save(
 def load(
     folder: str | Path, name: str, kind: type[Kind],
     expected: Mapping[str, Expected] | Callable[[Kind, str], Mapping[str, Expected]] | None = None,
-) -> tuple[Kind, dict[str, NDArray[Any]]]:  # fmt: skip
+) -> tuple[Kind, dict[str, AnyArray]]:  # fmt: skip
     """Read the settings and the arrays that `save` wrote; an untrusted file is checked before it is used.
 
     `expected` may be a function that returns what the arrays must be, from the settings and the path of their file.
@@ -106,7 +106,7 @@ def convert(content: object, kind: type[Kind], place: str) -> Kind:
         raise Sen2ProError(f"{place}: {error}") from None
 
 
-def read_json(path: str | Path) -> dict[str, Any]:
+def read_json(path: str | Path) -> JsonObject:
     """Return the JSON object in a file: UTF-8, at most 64 MiB."""
     path = Path(path)
     if not path.is_file():
@@ -140,7 +140,7 @@ def parse(text: str | bytes, place: str) -> Any:
         raise Sen2ProError(f"{place}: not JSON ({error})") from None
 
 
-def digest_of(content: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]] | None = None) -> str:
+def digest_of(content: Mapping[str, object], arrays: Mapping[str, AnyArray] | None = None) -> str:
     """Return 32 hex digits over a JSON object and arrays; the order of keys and white space do not count."""
     state = hashlib.sha256(json.dumps(content, sort_keys=True).encode())
     for name in sorted(arrays or {}):
@@ -187,7 +187,7 @@ def read_header(path: str | Path) -> Header:
         return Header(arrays, dict(file.metadata() or {}))
 
 
-def read_arrays(path: str | Path, expected: Mapping[str, Expected], *, finite: bool = True) -> dict[str, NDArray[Any]]:
+def read_arrays(path: str | Path, expected: Mapping[str, Expected], *, finite: bool = True) -> dict[str, AnyArray]:
     """Read the expected arrays of a safetensors file after a check of the header; floats must be `finite`."""
     import numpy as np
 
@@ -220,7 +220,7 @@ def _check_shapes(header: Header, expected: Mapping[str, Expected], place: str) 
             raise Sen2ProError(f"{place}: {name!r} must have shape {list(wanted)}, not {list(shape)}")
 
 
-def write_arrays(path: str | Path, arrays: Mapping[str, NDArray[Any]], metadata: dict[str, str] | None = None) -> None:
+def write_arrays(path: str | Path, arrays: Mapping[str, AnyArray], metadata: dict[str, str] | None = None) -> None:
     """Write arrays to a safetensors file, whole or not at all."""
     import numpy as np
     from safetensors.numpy import save_file
@@ -242,12 +242,12 @@ class ContentDigest:
     """
 
     def __init__(self) -> None:
-        self._columns: defaultdict[str, Any] = defaultdict(xxhash.xxh3_128)
+        self._columns: defaultdict[str, xxhash.xxh3_128] = defaultdict(xxhash.xxh3_128)
 
-    def numbers(self, column: str, values: NDArray[Any]) -> None:
+    def numbers(self, column: str, values: AnyArray) -> None:
         """Add numbers to a column."""
         if values.size:
-            self._columns[column].update(values.astype(values.dtype.newbyteorder("<"), order="C", copy=False))
+            self._columns[column].update(values.astype(values.dtype.newbyteorder("<"), order="C", copy=False).data)
 
     def texts(self, column: str, values: Sequence[str]) -> None:
         """Add texts to a column."""
@@ -255,7 +255,7 @@ class ContentDigest:
             encoded = value.encode("utf-8", "surrogatepass")
             self._columns[column].update(b"%d:" % len(encoded) + encoded)
 
-    def value(self, **about: Any) -> str:
+    def value(self, **about: object) -> str:
         """Return the digest of all columns and of further facts, which JSON must be able to spell."""
         columns = {name: state.hexdigest() for name, state in self._columns.items()}
         content = json.dumps({"columns": columns, "about": about}, sort_keys=True)

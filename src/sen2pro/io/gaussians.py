@@ -13,10 +13,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import IO, TYPE_CHECKING, Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sen2pro.errors import Sen2ProError, Sen2ProWarning, one_of, short_repr
 from sen2pro.io import bundle, shards
@@ -25,7 +24,10 @@ from sen2pro.io.bundle import ContentDigest
 from sen2pro.io.rows import column_values, open_parquet, parquet_batches
 from sen2pro.io.shards import DIGEST, SIGNATURE, SINGLE, VECTORS, Outline, outline, signature_in
 from sen2pro.signature import Signature
-from sen2pro.validation import Array, as_list, check_numbers, check_text, place
+from sen2pro.validation import AnyArray, Array, Array64, as_list, check_numbers, check_text, place
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 SUFFIXES = (".parquet", ".safetensors")
 _BATCH_AXES = {"mean": "rows k", "variance": "rows k", "coverage": "rows"}
@@ -58,8 +60,8 @@ class GaussianBatch:
     coverage: Array | None = None
     ids: list[str] | None = None
     texts: list[str] | None = None
-    totals: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
-    columns: Mapping[str, Any] = field(default_factory=dict)
+    totals: Mapping[str, Array64] = field(default_factory=dict)
+    columns: Mapping[str, pa.Array] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.mean)
@@ -89,7 +91,7 @@ def joined(batches: Sequence[GaussianBatch]) -> GaussianBatch:
     )
 
 
-def _numbers(gaussian: GaussianLike) -> dict[str, NDArray[Any]]:
+def _numbers(gaussian: GaussianLike) -> dict[str, AnyArray]:
     """Return the arrays that a file keeps of a Gaussian, by name."""
     arrays = {name: getattr(gaussian, name) for name in (*VECTORS, "coverage")}
     return {name: numbers for name, numbers in arrays.items() if numbers is not None}
@@ -145,7 +147,7 @@ class GaussianWriter:
 
     def write(
         self, gaussian: GaussianLike, *, ids: Sequence[str] | None = None, texts: Sequence[str] | None = None,
-        totals: Mapping[str, Any] | None = None, columns: Mapping[str, Any] | None = None,
+        totals: Mapping[str, Array64] | None = None, columns: Mapping[str, pa.Array] | None = None,
     ) -> None:  # fmt: skip
         """Add a batch (or a single Gaussian, which then must be the only one).
 
@@ -185,8 +187,8 @@ class GaussianWriter:
             self._tensors[name].write(array.astype("<f4", copy=False).tobytes())
 
     def _write_parquet(
-        self, numbers: Mapping[str, NDArray[Any]], strings: Mapping[str, list[str]], totals: Mapping[str, Any],
-        kept: Mapping[str, Any],
+        self, numbers: Mapping[str, AnyArray], strings: Mapping[str, list[str]], totals: Mapping[str, Array64],
+        kept: Mapping[str, pa.Array],
     ) -> None:  # fmt: skip
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -228,7 +230,7 @@ class GaussianWriter:
             self._parquet.add_key_value_metadata({**self.notes, DIGEST: self.digest})
             self._parquet.close()
             return
-        header: dict[str, Any] = {"__metadata__": {**self._metadata(), DIGEST: self.digest}}
+        header: dict[str, object] = {"__metadata__": {**self._metadata(), DIGEST: self.digest}}
         shape, end = [self._rows, self._shape[-1]][-len(self._shape) :], 0
         for name, tensor in self._tensors.items():
             start, end = end, end + tensor.tell()
@@ -265,7 +267,7 @@ def _suffix(path: Path) -> str:
     return one_of("file suffix", path.suffix.lower(), SUFFIXES)
 
 
-def _as_texts(name: str, values: Any, rows: int) -> list[str]:
+def _as_texts(name: str, values: object, rows: int) -> list[str]:
     """Return ids or texts as a list of str, one for each row."""
     wanted = f"a list of {rows} {name}s"
     given = as_list(values, wanted)
@@ -375,7 +377,7 @@ def _batches(found: Outline, size: int, *, verify: bool, strict: bool) -> Iterat
             done += len(rows)
             if done > found.rows:
                 raise Sen2ProError(f"{path} is not a whole Parquet file: more than the {found.rows} rows of its end")
-            numbers: dict[str, NDArray[Any]] = {}
+            numbers: dict[str, AnyArray] = {}
             for name in (*found.sizes, *found.totals):
                 column = rows.column(name).flatten() if name in VECTORS else rows.column(name)
                 shape = (len(rows), found.sizes[name]) if name in VECTORS else (len(rows),)
@@ -398,7 +400,7 @@ def _batches(found: Outline, size: int, *, verify: bool, strict: bool) -> Iterat
         _check_digest(path, found.digest, _digest_of(digest, done, found.sizes["mean"], found.metadata), strict=strict)
 
 
-def _check_rows(path: Path, batch: Any, first: int, kept: Sequence[str]) -> None:
+def _check_rows(path: Path, batch: pa.RecordBatch, first: int, kept: Sequence[str]) -> None:
     """Refuse rows without a value (except in columns that are only kept), and vectors with one missing."""
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         if name in kept:

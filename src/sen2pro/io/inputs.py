@@ -50,7 +50,7 @@ class Record:
     id: str | None
     text: str
     place: str = field(default="", compare=False)
-    metadata: dict[str, Any] = field(default_factory=dict)
+    metadata: dict[str, str | int | float | bool] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -236,7 +236,7 @@ def _text_column(asked: str | None, names: list[str], of_row: bool) -> str:
     return usual[0]
 
 
-def _sentence(text: Any, blank: str | None) -> str:
+def _sentence(text: object, blank: str | None) -> str:
     """Return a sentence; a blank one is the error `blank`, if there is one."""
     if not isinstance(text, str):
         raise Sen2ProError(f"the sentence is not a text but {short_repr(text)}")
@@ -249,7 +249,7 @@ def _sentence(text: Any, blank: str | None) -> str:
     return text
 
 
-def _id(value: Any, column: str) -> str:
+def _id(value: object, column: str) -> str:
     if value is None:
         raise Sen2ProError(f"there is no id in column {column!r}")
     try:
@@ -261,7 +261,7 @@ def _id(value: Any, column: str) -> str:
     return id
 
 
-def _class(value: Any, column: str) -> str | int:
+def _class(value: object, column: str) -> str | int:
     label = value.strip() if isinstance(value, str) else value
     if label is None or label == "":
         raise Sen2ProError(f"there is no label in column {column!r}; leave the row out")
@@ -305,7 +305,8 @@ def expand(inputs: str | Path | Sequence[str | Path], output: Path | None = None
     for each in given:
         path = check_path(each)
         if str(each) != "-" and path.is_dir():
-            fitting = [str(file) for file in path.iterdir() if _is_input(file)]
+            files = (file for file in path.iterdir() if file.is_file() and not file.name.startswith("."))
+            fitting = [str(file) for file in files if suffix_of(file) in _SUFFIXES]
             nothing = f"there is no file of sentences ({', '.join(_SUFFIXES)}) in the folder {path}"
         elif str(each) == "-" or path.exists():  # or a pipe
             found.append(str(each))
@@ -336,10 +337,6 @@ def _is_written(file: Path, output: Path | None) -> bool:
     with suppress(Sen2ProError):
         return file.resolve() == output.resolve() and outline(output).rows >= 0
     return False
-
-
-def _is_input(file: Path) -> bool:
-    return file.is_file() and not file.name.startswith(".") and suffix_of(file) in _SUFFIXES
 
 
 @dataclass(frozen=True)
@@ -409,8 +406,7 @@ class Inputs:
                 for row in reader.rows(digest=digest):
                     if not isinstance(row, Fault):
                         sound += 1
-                        if row.metadata:
-                            _note_types(path, row, types)
+                        _note_types(path, row, types)
                     elif not skip_faults:
                         raise Sen2ProError(row.why)
                     else:
@@ -449,5 +445,5 @@ def _note_types(path: str, row: Record, types: dict[str, str]) -> None:
         elif before != kind:
             what = f"column {name!r} holds {short_repr(value)} here and a value of type {before} before"
             raise Sen2ProError(f"{path}, {row.place}: {what}; a column to keep has one type in all files")
-        if kind == "int64" and not -(1 << 63) <= value < 1 << 63:
+        if isinstance(value, int) and not -(1 << 63) <= value < 1 << 63:
             raise Sen2ProError(f"{path}, {row.place}: column {name!r} holds a number of more than 64 bits")

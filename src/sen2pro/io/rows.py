@@ -14,13 +14,17 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any, NamedTuple, cast
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, cast
 
 import xxhash
 
 from sen2pro.errors import Sen2ProError, first_line
 from sen2pro.io import bundle
 from sen2pro.io.atomic import check_path
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
 
 LONGEST_LINE = 10_000_000  # bytes: the default; far beyond any sentence, and far below what would fill the memory
 KINDS = {".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}  # others are text
@@ -31,6 +35,8 @@ Choose = Callable[[list[str], bool], Sequence[str]]
 """Takes the names of the columns, and whether they are those of one row alone; returns the columns to read."""
 
 
+Values = list[Any]
+"""Values of a row or of a column."""
 Lines = Iterator[tuple[int, bytes]]
 """Number and bytes of each line."""
 
@@ -134,7 +140,7 @@ def read_rows(
         yield from islice(_READERS[kind](found, name, choose), start, None)
 
 
-def _line_rows(found: Lines, name: str, choose: Choose, values: Callable[[str, str, Choose], list[Any]]) -> Rows:
+def _line_rows(found: Lines, name: str, choose: Choose, values: Callable[[str, str, Choose], Values]) -> Rows:
     """Yield the rows of a file in which each line is a row, and no line can spoil another one."""
     for number, line in found:
         place = f"line {number}"
@@ -144,11 +150,11 @@ def _line_rows(found: Lines, name: str, choose: Choose, values: Callable[[str, s
             yield Fault(place, str(error))
 
 
-def _text(text: str, place: str, choose: Choose) -> list[Any]:
+def _text(text: str, place: str, choose: Choose) -> Values:
     return [text.rstrip("\r\n")]
 
 
-def _object(text: str, place: str, choose: Choose) -> list[Any]:
+def _object(text: str, place: str, choose: Choose) -> Values:
     """Return the chosen values of a line of JSONL."""
     row = bundle.parse(text, place)
     if not isinstance(row, dict):
@@ -265,7 +271,7 @@ def _decoded(line: bytes, name: str, number: int) -> str:
 
 
 @contextmanager
-def open_parquet(path: str | Path, **options: Any) -> Iterator[Any]:
+def open_parquet(path: str | Path, **options: object) -> Iterator[pq.ParquetFile]:
     """Give a `pyarrow.parquet.ParquetFile` that checks the checksum of each page; whatever is wrong is one error."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -281,7 +287,9 @@ def open_parquet(path: str | Path, **options: Any) -> Iterator[Any]:
         raise Sen2ProError(f"{path} is not a whole Parquet file: {first_line(error)}") from None
 
 
-def parquet_batches(file: Any, size: int, columns: list[str] | None = None, first: int = 0) -> Iterator[Any]:
+def parquet_batches(
+    file: pq.ParquetFile, size: int, columns: list[str] | None = None, first: int = 0
+) -> Iterator[pa.RecordBatch]:
     """Yield the rows of an opened file in batches of at most `size` rows, from the group of rows `first` on.
 
     pyarrow keeps all that it has read of the groups it was asked for, so it is asked for one group at a time.
@@ -290,7 +298,7 @@ def parquet_batches(file: Any, size: int, columns: list[str] | None = None, firs
         yield from file.iter_batches(batch_size=size, row_groups=[group], columns=columns)
 
 
-def column_values(column: Any) -> list[Any]:
+def column_values(column: pa.Array) -> Values:
     """Return the values of a column; where a dictionary holds them, equal ones are one object."""
     import pyarrow as pa
 
@@ -346,7 +354,7 @@ def _parquet_rows(path: str | Path, choose: Choose, start: int, longest_text: in
             yield from _batch_rows(f"{path}", done - len(rest) + 1, rest, columns, longest_text)
 
 
-def _batch_rows(path: str, first: int, batch: Any, columns: Sequence[str], longest_text: int) -> Rows:
+def _batch_rows(path: str, first: int, batch: pa.RecordBatch, columns: Sequence[str], longest_text: int) -> Rows:
     """Yield the rows of a batch, the first of which has the number `first`."""
     faults: dict[int, str] = {}
     values = {}
@@ -358,7 +366,7 @@ def _batch_rows(path: str, first: int, batch: Any, columns: Sequence[str], longe
         yield Fault(place, f"{path}, {place}: {faults[number]}") if number in faults else Row(place, row)
 
 
-def _check_texts(place: str, values: Any, longest: int) -> None:
+def _check_texts(place: str, values: pa.Array, longest: int) -> None:
     """Refuse texts that are too long, and references of a damaged file to texts that it does not have."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -372,14 +380,14 @@ def _check_texts(place: str, values: Any, longest: int) -> None:
         raise Sen2ProError(f"{place}: a text is longer than {longest:,} bytes")
 
 
-def _readable(column: Any, faults: dict[int, str]) -> list[Any]:
+def _readable(column: pa.Array, faults: dict[int, str]) -> Values:
     """Return the values of a column; note the rows whose value cannot be read."""
     import pyarrow as pa
 
     try:
         return column_values(column)
     except (UnicodeDecodeError, pa.ArrowException, OverflowError, ValueError):
-        found: list[Any] = [None] * len(column)
+        found: Values = [None] * len(column)
     for row in range(len(column)):
         try:
             found[row] = column[row].as_py()

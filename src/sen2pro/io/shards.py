@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from sen2pro.errors import Sen2ProError
 from sen2pro.io import bundle
@@ -18,6 +18,9 @@ from sen2pro.io.atomic import check_path
 from sen2pro.io.bundle import Count
 from sen2pro.io.rows import open_parquet
 from sen2pro.signature import Signature
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 KEPT_TYPES = ("string", "int64", "double", "bool")  # of further columns, as Arrow calls them
 SINGLE, SIGNATURE, DIGEST = "sen2pro.single", "sen2pro.signature", "sen2pro.digest"
@@ -198,7 +201,7 @@ def _folder_outline(path: Path) -> Outline:
     return replace(full[0], path=path, rows=sum(each.rows for each in found), shards=found)
 
 
-def _sizes(schema: Any, path: Path) -> dict[str, int]:
+def _sizes(schema: pa.Schema, path: Path) -> dict[str, int]:
     """Return how many numbers each column has per row, after a check of the types."""
     import pyarrow as pa
 

@@ -7,7 +7,6 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from sen2pro.errors import one_of
 from sen2pro.io.atomic import replacing
@@ -18,7 +17,7 @@ SUFFIXES = (".csv", ".tsv", ".jsonl")
 @contextmanager
 def new_table(
     path: str | Path, columns: Mapping[str, int | None], *, overwrite: bool = True
-) -> Iterator[Callable[[Mapping[str, Any]], object]]:
+) -> Iterator[Callable[[Mapping[str, object]], object]]:
     r"""Give a function that writes one row; `columns` says how many decimals a number gets (None: as it is).
 
     CSV and TSV have a header and these columns; None is an empty field, a boolean `yes` or `no`. JSONL keeps everything
@@ -36,7 +35,7 @@ def new_table(
     with replacing(path, overwrite=overwrite) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
         if suffix == ".jsonl":
 
-            def write(row: Mapping[str, Any]) -> None:
+            def write(row: Mapping[str, object]) -> None:
                 cells = {name: _rounded(value, columns.get(name)) for name, value in row.items()}
                 file.write(json.dumps(cells, ensure_ascii=False) + "\n")
 
@@ -47,11 +46,11 @@ def new_table(
         yield lambda row: table.writerow([_cell(row.get(name), digits) for name, digits in columns.items()])
 
 
-def _rounded(value: Any, digits: int | None) -> Any:
+def _rounded(value: object, digits: int | None) -> object:
     return round(value, digits) if digits is not None and isinstance(value, float) else value
 
 
-def _cell(value: Any, digits: int | None) -> Any:
+def _cell(value: object, digits: int | None) -> object:
     if isinstance(value, bool):
         return "yes" if value else "no"
     return f"{value:.{digits}f}" if digits is not None and isinstance(value, float) else value

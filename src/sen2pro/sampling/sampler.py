@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -39,6 +40,9 @@ class LinearMap(Protocol):
     def apply(self, vectors: NDArray[Any]) -> Array:
         """Map vectors (..., k)."""
 
+    def save(self, path: str | Path) -> None:
+        """Write it to disk."""
+
 
 @dataclass
 class Sampler:
@@ -66,10 +70,9 @@ class Sampler:
             raise Sen2ProError("this tokenizer has no whole words to edit with; pass vocabulary=[...]")
         return words
 
-    def for_sources(self, uncertainty: str) -> Sampler:
-        """Return a sampler of the same network for other sources of uncertainty."""
-        same = self.settings.uncertainty == uncertainty
-        return self if same else replace(self, settings=self.settings.changed(uncertainty=uncertainty))
+    def changed(self, **changes: Any) -> Sampler:
+        """Return a sampler of the same network with other settings."""
+        return replace(self, settings=self.settings.changed(**changes))
 
     def check_dropout(self) -> None:
         """Refuse a network without dropout, whose samples would be the same; warn about one trained without it."""
@@ -127,6 +130,10 @@ class Sampler:
         check_batch_size(batch_size)
         with progress(len(tokens), show, threshold=2048, unit="sentences") as advance:
             return run_passes(self.encoder, tokens, None, layers, batch_size, advance)
+
+    def vectors(self, tokens: Tokens, batch_size: int | None = None, show: Show = False) -> Array:
+        """Return the finished vectors of one deterministic pass, (n, k)."""
+        return self.finish(self.run_plain(tokens, (), batch_size, show).vectors)
 
     def measure_moves(self, tokens: Tokens, count: int, batch_size: int | None = None, show: Show = False) -> Array64:
         """Return how far an inserted word moves each sentence: mean squared distance on the sphere."""

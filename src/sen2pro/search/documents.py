@@ -275,7 +275,7 @@ def describe(
 
 def has_gaussians(model: Sen2Pro) -> bool:
     """Tell whether an index takes Gaussians of this model; otherwise it takes plain vectors alone."""
-    return model.method != "sampling" or model.settings.samples is not None
+    return not model.settings.draws or model.settings.samples is not None
 
 
 def prompt_name(model: Sen2Pro, side: Side) -> str | None:

@@ -62,11 +62,11 @@ class Duplicates:
 
 @dataclass(frozen=True)
 class _Judge:
-    """Gives pairs of texts with a cosine the probability that they are duplicates, and says what is enough."""
+    """Gives pairs of texts the probability that they are duplicates, and says what is enough."""
 
     threshold: float
     rule: Rule | None
-    probability: Callable[[list[str], list[str], Array64], Array64]
+    probability: Callable[[list[str], list[str]], Array64]
 
 
 def find_duplicates(
@@ -128,33 +128,30 @@ def _judge(
         return _judge_by_labels(confidence, precision, certainty)
     if confidence is not None:
         raise Sen2ProError(f"confidence is a fitted MatchConfidence or the folder of one, not {short_repr(confidence)}")
-    default, misfits = defaults().pairs, defaults().misfits(model.signature())
-    if misfits:
+    if misfits := defaults().misfits(model.signature()):
         raise Sen2ProError(
             f"the numbers that ship are for the default model, and this one has {'; '.join(misfits)}. Label pairs, "
             "fit sen2pro.calibration.MatchConfidence, and pass confidence=..."
         )
-    most = float(default.probability(1.0))
-    what = "the probabilities that ship with sen2pro have not seen your texts, so no precision is promised"
-    if precision > most:
-        what += (
-            f", and they never exceed {most:.2f}: only texts that the network reads as one and the same are dropped. "
-            f"Try a precision of {WITHOUT_LABELS:g}"
-        )
     warnings.warn(
-        f"{what}. Label pairs and fit a confidence (MatchConfidence, or sen2pro calibrate) for a promise",
+        "the probabilities that ship with sen2pro have not seen your texts, so no precision is promised. Label pairs "
+        "and fit a confidence (MatchConfidence, or sen2pro calibrate) for a promise",
         Sen2ProWarning,
         stacklevel=3,
     )
-    return _Judge(precision, None, lambda first, second, cosine: default.probability(np.clip(cosine, -1, 1)))
+
+    def probability(first: list[str], second: list[str]) -> Array64:
+        return np.array([pair.probability for pair in model.compare(first, second)])
+
+    return _Judge(precision, None, probability)
 
 
 def _judge_by_labels(confidence: MatchConfidence, precision: float, certainty: float) -> _Judge:
     rule = confidence.threshold(precision=precision, certainty=certainty)
 
-    def probability(first: list[str], second: list[str], cosine: Array64) -> Array64:
+    def probability(first: list[str], second: list[str]) -> Array64:
         if rule is None:
-            return np.zeros(len(cosine))
+            return np.zeros(len(first))
         found = confidence.match(first, second, rule)
         return np.asarray(np.where(found.uncovered, 0.0, found.probability))
 
@@ -220,7 +217,7 @@ class _Finder:
         unclear = np.flatnonzero(cosine <= _INDISTINCT)
         if len(unclear):
             first, second = [texts[edges[i][0]] for i in unclear], [texts[edges[i][1]] for i in unclear]
-            probability[unclear] = self._judge.probability(first, second, cosine[unclear])
+            probability[unclear] = self._judge.probability(first, second)
         found: dict[int, list[tuple[float, int]]] = {}
         for (own, other, near), p in zip(edges, probability.tolist(), strict=True):
             if p >= self._judge.threshold or near > _INDISTINCT:

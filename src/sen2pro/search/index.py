@@ -9,6 +9,7 @@ from itertools import count
 from pathlib import Path
 from typing import overload
 
+import msgspec
 import numpy as np
 
 from sen2pro.calibration.defaults import Calibration, calibration, load_search_confidence
@@ -90,8 +91,8 @@ class Index:
                 "build it again"
             )
         self._folder: Path | None = None
-        if confidence is None and store.confidence is not None:
-            confidence = SearchConfidence.from_json(store.confidence, "the confidence of this index")
+        if confidence is None and (kept := store.info.confidence) is not None:
+            confidence = SearchConfidence.from_json(kept, "the confidence of this index")
         self._calibration: Calibration | None = None
         self._keys: set[str] = set()  # of metadata, that some text had
         self.confidence = confidence
@@ -387,30 +388,25 @@ class Index:
         if where and not all(candidates.documents for candidates in found):
             self._warn_of_keys(where, vectors[:1])
         lists = [self._ranked(candidates, query, depth) for candidates, query in zip(found, details, strict=True)]
-        likely = self._probabilities(lists, details)
-        columns = zip(texts, lists, likely, strict=True)
-        return [Result.of(text, each, chances, k, threshold) for text, each, chances in columns]
+        columns = zip(texts, lists, self._probabilities(lists, details), strict=True)
+        return [Result.of(*each, k, threshold) for each in columns]
 
     def _ranked(self, candidates: Candidates, query: Array, most: int) -> Candidates:
         """Return the first candidates in their final order: by similarity, and by id where similarities agree."""
-        similarities, documents = candidates.similarities, candidates.documents
+        scores, documents = candidates.similarities, candidates.documents
         if self.rerank and documents:
             metric = "sen2pro" if self.rerank == "eq6" else self.rerank
             distances = distance(gaussian_of(query[None]), gaussian_of(candidates.details), metric)[0]
-            similarities = (-distances.astype(np.float64)).tolist()
-        order = sorted(range(len(documents)), key=lambda row: (-round(similarities[row], _TIE), documents[row].id))
-        order = order[:most]
-        return Candidates(
-            [documents[row] for row in order], [similarities[row] for row in order], candidates.details[order]
-        )
+            scores = (-distances.astype(np.float64)).tolist()
+        order = sorted(range(len(documents)), key=lambda row: (-round(scores[row], _TIE), documents[row].id))[:most]
+        return Candidates([documents[row] for row in order], [scores[row] for row in order], candidates.details[order])
 
     def _probabilities(self, lists: list[Candidates], queries: Array) -> list[list[float | None]]:
         """Return the probability of each hit that it is right; None is unknown."""
         if self._calibration is None:
             return [[None] * len(candidates.documents) for candidates in lists]
         scores = [sorted(each.similarities, reverse=True) for each in lists]  # ties are in the order of their ids
-        unknown = np.ones(2, np.float32)
-        first = np.array([each.details[0, :2] if each.documents else unknown for each in lists])
+        first = np.array([each.details[0, :2] if each.documents else (1.0, 1.0) for each in lists])
         variances = np.concatenate([queries[:, :2], first.reshape(-1, 2)], axis=1)
         return self._calibration.probabilities(scores, lengths=np.maximum(queries[:, 2], 1), variances=variances)
 
@@ -442,7 +438,8 @@ class Index:
                 "the texts of this index are saved already, in its store; open it by Index.open(address). To keep its "
                 "confidence there, call save() without a folder"
             )
-        retry(store.keep_confidence, None if self._confidence is None else self._confidence.to_json())
+        confidence = self._confidence and self._confidence.to_json()
+        retry(store.describe, msgspec.structs.replace(store.info, confidence=confidence))
         if isinstance(store, faiss.FaissStore):
             if target is None:
                 raise Sen2ProError("give a folder to save this index to")

@@ -261,7 +261,7 @@ class Soak:
 
         model = Sen2Pro(method="one-pass")
         self.port, self.texts, self.expected = port, texts, model.encode_plain(texts)
-        pairs = model.compare_pairs(texts[:PAIRS], texts[PAIRS : 2 * PAIRS])
+        pairs = model.compare(texts[:PAIRS], texts[PAIRS : 2 * PAIRS])
         self.compared = np.array([[pair.probability, pair.similarity] for pair in pairs])
         self.counts: Counter[str] = Counter()
         self.memory: list[float] = []

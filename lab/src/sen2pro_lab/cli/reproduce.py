@@ -16,7 +16,7 @@ from sen2pro_lab.cli import DataFolder
 def reproduce(
     settings: dict[str, Any],
     tables: Annotated[
-        list[str], Argument(help="T1 to T11, F1 to F4, Th1, Th2, or all; C1 to C4, or contests.", metavar="TABLE...")
+        list[str], Argument(help="T1 to T11, F1 to F4, Th1, Th2, or all; C1 to C5, or contests.", metavar="TABLE...")
     ],
     model: Annotated[str, Option("--model", "-m", help="Hub id, folder, or an encoder of the paper.")] = DEFAULT_MODEL,
     preset: Annotated[

@@ -14,7 +14,6 @@ from sen2pro.calibration.pairs import TITLES, WITH, WITHOUT, choose_among, pair_
 from sen2pro.calibration.report import calibration_error, measured
 from sen2pro.calibration.selection import Table, losses
 from sen2pro.errors import Sen2ProError
-from sen2pro.estimation.encoded import Encoded
 from sen2pro.validation import Array64
 from sen2pro_lab.metrics.abstention import share_answered
 from sen2pro_lab.metrics.bootstrap import mean_statistic, value_of
@@ -107,10 +106,7 @@ def _encoded(lab: Lab, rows: list[Row], labels: Array64) -> Labelled:
     """Encode the sentences of some rows, each once; what was encoded is kept in the lab's store."""
     pairs = [(row.text("sentence1"), row.text("sentence2")) for row in rows]
     numbers = {text: i for i, text in enumerate(dict.fromkeys(text for pair in pairs for text in pair))}
-    texts = list(numbers)
-    parts = lab.parts(texts)
-    words = np.array([len(text.split()) for text in texts])
-    every = Encoded(lab.vectors(texts), parts, lab.join(parts), words)
+    every = lab.estimate(list(numbers))
     left, right = (every[[numbers[pair[side]] for pair in pairs]] for side in (0, 1))
     known: dict[tuple[str, ...], int] = {}
     groups = np.array([known.setdefault(tuple(sorted(pair)), len(known)) for pair in pairs])

@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from sen2pro.errors import Sen2ProError, one_of
+from sen2pro.estimation.encoded import Encoded
 from sen2pro.estimation.moments import combine, estimate
 from sen2pro.gaussian import Gaussian
 from sen2pro.model import Sen2Pro
@@ -161,6 +162,12 @@ class Lab:
             return self.store.moments(model, sentences, unit=normalize)
         samples = self.samples_of(sentences, seed, normalize=normalize)
         return {source: Gaussian(*moments(x), model.signature(source=source)) for source, x in samples.items()}
+
+    def estimate(self, sentences: Sequence[str]) -> Encoded:
+        """Return plain vectors and Gaussians of sentences, from what is kept."""
+        parts = self.parts(sentences)
+        words = np.array([len(text.split()) for text in sentences])
+        return Encoded(self.vectors(sentences), parts, self.join(parts), words)
 
     def join(self, parts: Mapping[str, Gaussian], kind: str = "m+d", how: str = "individual") -> Gaussian:
         """Join the parts of an uncertainty: `m+d`, `m` or `d`."""

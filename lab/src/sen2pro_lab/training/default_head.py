@@ -10,10 +10,13 @@ SEN2PRO_CACHE; a stopped run resumes. The layers it reads are chosen on kinds of
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
+
 from sen2pro import Sen2Pro
-from sen2pro.estimation.distill import SampledMoments, fit_for
+from sen2pro.estimation.distill import Fold, SampledMoments, fit_for
 from sen2pro.estimation.specificity import SHIPPED
 from sen2pro.validation import Array
 from sen2pro_lab.benchmarks.common import all_samples
@@ -32,6 +35,18 @@ def taught(model: Sen2Pro, samples: Array) -> dict[str, SampledMoments]:
     return teachers
 
 
+def split_kinds(kinds: Sequence[str], count: int = 4) -> list[Fold]:
+    """Return folds of about the same size, each of whole kinds, and the rest of each."""
+    names, sizes = np.unique(np.asarray(kinds), return_counts=True)
+    folds: list[list[str]] = [[] for _ in range(min(count, len(names)))]
+    filled = np.zeros(len(folds), np.int64)
+    for i in np.argsort(-sizes, kind="stable"):
+        folds[int(filled.argmin())].append(names[i])
+        filled[filled.argmin()] += sizes[i]
+    out = [np.isin(kinds, fold) for fold in folds]
+    return [(np.flatnonzero(held), np.flatnonzero(~held)) for held in out]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("sources", type=Path, help="folder with the unpacked sources")
@@ -44,7 +59,7 @@ def main() -> None:
     samples = all_samples(raw, texts)
     for model, name in ((raw, "raw"), (unit, "unit")):
         head = fit_for(
-            model.sampler, model.signature(), texts, states, taught(model, samples), held_out=0.2, kinds=kinds
+            model.sampler, model.signature(), texts, states, taught(model, samples), split_kinds(kinds), kinds
         )
         head.save(options.output / f"all-MiniLM-L6-v2-{name}")
         print(name, head.report(), sep="\n", flush=True)

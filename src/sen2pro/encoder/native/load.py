@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -23,6 +23,7 @@ from sen2pro.encoder.native.network import FAMILIES, Network
 from sen2pro.encoder.native.tokenizer import FastTokenizer, are_known, load_tokenizer
 from sen2pro.encoder.packing import Layout
 from sen2pro.errors import Sen2ProError
+from sen2pro.io.bundle import JsonObject
 
 # Settings that change nothing here: names, labels, training, decoding, and how a pooler that is not used works.
 _IDLE = {
@@ -33,7 +34,7 @@ _IDLE = {
     "tie_word_embeddings", "transformers_version", "use_cache",
 }  # fmt: skip
 # Settings that must have one of these values, if they are there.
-_FIXED: dict[str, tuple[Any, ...]] = {
+_FIXED: dict[str, tuple[object, ...]] = {
     "add_cross_attention": (False,), "chunk_size_feed_forward": (0,), "dtype": (None, "float32"),
     "is_decoder": (False,), "is_encoder_decoder": (False,), "output_attentions": (False,),
     "output_hidden_states": (False,), "position_embedding_type": ("absolute",), "pruned_heads": (None, {}),
@@ -197,7 +198,7 @@ def _pooling_config(folder: Path) -> PoolingConfig:
     return PoolingConfig(mode, unit, prompts, default, transformer.get("max_seq_length"))
 
 
-def _known(path: Path, free: Collection[str], fixed: Mapping[str, tuple[Any, ...]]) -> dict[str, Any]:
+def _known(path: Path, free: Collection[str], fixed: Mapping[str, tuple[object, ...]]) -> JsonObject:
     """Return the settings in a file, all of which must be known."""
     settings = json_object(path)
     if not are_known(settings, free, fixed):

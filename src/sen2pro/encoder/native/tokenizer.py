@@ -39,7 +39,7 @@ _FREE = {
     "local_files_only", "max_length", "model_max_length", "name_or_path", "pad_to_multiple_of", "pad_token_type_id",
     "padding_side", "special_tokens_map_file", "stride", "tokenizer_class", "truncation_strategy",
 }  # fmt: skip
-_FIXED: dict[str, tuple[Any, ...]] = {
+_FIXED: dict[str, tuple[object, ...]] = {
     "additional_special_tokens": (None, []), "do_basic_tokenize": (True,), "extra_special_tokens": (None, [], {}),
     "never_split": (None,), "sp_model_kwargs": (None, {}), "split_special_tokens": (False,), "trim_offsets": (True,),
     "truncation_side": ("right",),
@@ -94,7 +94,7 @@ class FastTokenizer(TextTokenizer):
         return self._tokenizer.decoder.decode([token]) if self._tokenizer.decoder else token
 
 
-def are_known(settings: Mapping[str, Any], free: Collection[str], fixed: Mapping[str, tuple[Any, ...]]) -> bool:
+def are_known(settings: Mapping[str, object], free: Collection[str], fixed: Mapping[str, tuple[object, ...]]) -> bool:
     """Tell whether all settings are free, or fixed to a known value."""
     return all(name in free or (name in fixed and value in fixed[name]) for name, value in settings.items())
 
@@ -131,7 +131,7 @@ def load_tokenizer(folder: Path) -> FastTokenizer | None:
     return tokenizer if tokenizer.ids([""]) == [[numbers.get(str(end)) for end in ends]] else None
 
 
-def _content(token: Any) -> str:
+def _content(token: object) -> str:
     """Return the text of a special token, which may stand with its flags."""
     return str(token["content"] if isinstance(token, Mapping) else token)
 

@@ -39,7 +39,7 @@ def connect(url: str, name: str, *, allow_pickle: bool = False) -> Store:
     _check_name(name)
     store = _store_class(url)(url, name, allow_pickle=allow_pickle)
     try:
-        store.info, store.confidence = from_json(retry(store.about), f"{name!r} in {without_secret(url)}")
+        store.info = from_json(retry(store.about), f"{name!r} in {without_secret(url)}")
     except Sen2ProError:
         store.close()
         raise

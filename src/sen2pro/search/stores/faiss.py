@@ -110,7 +110,6 @@ class FaissStore:
 
     def __init__(self, info: IndexInfo) -> None:
         self.info = info
-        self.confidence: Json | None = None
         self._lock = ReadWriteLock()
         self._engine = self._new_engine()
         self._documents: list[Document] = []
@@ -182,7 +181,7 @@ class FaissStore:
         rows, fresh = self._rows(), FaissStore(self.info)
         if len(rows):
             fresh.write(rows, replace=False)
-        vars(self).update({name: value for name, value in vars(fresh).items() if name not in ("_lock", "confidence")})
+        vars(self).update({name: value for name, value in vars(fresh).items() if name != "_lock"})
 
     def _vectors(self) -> Array:
         """Return a view of all vectors (rows, k), of dead rows too."""
@@ -274,9 +273,9 @@ class FaissStore:
         with self._lock.reading():
             return any(key in self._documents[row].metadata for row in self._live.values())
 
-    def keep_confidence(self, content: Json | None) -> None:
-        """Keep the JSON of a confidence; the next `Index.save` writes it."""
-        self.confidence = content
+    def describe(self, info: IndexInfo) -> None:
+        """Keep another description; the next `Index.save` writes it."""
+        self.info = info
 
     def finish(self) -> None:
         """Do nothing: the engine is always ready."""
@@ -298,7 +297,7 @@ class Contents(bundle.Config, frozen=True):
     about: Json
     rows: bundle.Count
     files: dict[str, IndexFile]
-    confidence: Json | None = None
+    confidence: Json | None = None  # up to version 0.11
 
 
 def exists(folder: str | Path) -> bool:
@@ -329,7 +328,7 @@ def save(store: FaissStore, folder: str | Path, *, overwrite: bool = False) -> N
             arrays = {"vectors": rows.vectors, "details": rows.details}
             bundle.write_arrays(numbers, arrays | (_graph_arrays(graph) if graph is not None else {}))
         files = {place.stem: _with_digest(place) for place in (texts, numbers)}
-        contents = Contents(about=to_json(store.info), rows=len(rows), files=files, confidence=store.confidence)
+        contents = Contents(about=to_json(store.info), rows=len(rows), files=files)
         bundle.save(temporary, NAME, contents)
 
 
@@ -350,7 +349,7 @@ def _load(path: Path) -> FaissStore:
     if not exists(path):
         raise Sen2ProError(f"there is no index in {path}: {FILE} is missing")
     contents, _ = bundle.load(path, NAME, Contents)
-    info, _ = from_json(contents.about, f"the index in {path}")
+    info = from_json(contents.about, f"the index in {path}")
     texts, place = (_checked(path, name, contents.files) for name in _SUFFIXES)
     graph = {name: each for name, each in _GRAPH.items() if name in bundle.read_header(place).arrays}
     sizes = {"vectors": info.dimensions, "details": info.details}
@@ -364,7 +363,6 @@ def _load(path: Path) -> FaissStore:
         store.fill(rows, numbers if info.kind == "hnsw" and len(graph) == len(_GRAPH) else None)
     except ValueError as error:
         raise Sen2ProError(f"{place} {error}; build the index again") from None
-    store.confidence = contents.confidence
     return store
 
 

@@ -15,7 +15,6 @@ from sen2pro.search.stores.protocol import (
     Document,
     DuplicateIds,
     IndexInfo,
-    Json,
     Rows,
     StoreUnavailable,
     Where,
@@ -46,7 +45,6 @@ class PostgresStore:
     """A table of documents. Each working thread has a connection of its own, and idle ones are reused."""
 
     info: IndexInfo
-    confidence: Json | None = None
 
     def __init__(self, url: str, name: str, *, allow_pickle: bool = False) -> None:
         self._url, self._name = url, name
@@ -120,8 +118,11 @@ class PostgresStore:
                     size=sql.Literal(info.dimensions),
                 )
             )
-            upsert = "INSERT INTO {catalogue} VALUES (%s, %s) ON CONFLICT (name) DO UPDATE SET about = EXCLUDED.about"
-            connection.execute(self._sql(upsert), [self._name, Jsonb(to_json(info))])
+            self._describe(connection, info)
+
+    def _describe(self, connection: Connection, info: IndexInfo) -> None:
+        upsert = "INSERT INTO {catalogue} VALUES (%s, %s) ON CONFLICT (name) DO UPDATE SET about = EXCLUDED.about"
+        connection.execute(self._sql(upsert), [self._name, Jsonb(to_json(info))])
         self.info = info
 
     def about(self) -> object:
@@ -132,12 +133,10 @@ class PostgresStore:
             query = self._sql("SELECT about FROM {catalogue} WHERE name = %s")
             return next((row[0] for row in connection.execute(query, [self._name])), None)
 
-    def keep_confidence(self, content: Json | None) -> None:
-        """Keep the JSON of a confidence in the catalogue, beside the description of the index."""
+    def describe(self, info: IndexInfo) -> None:
+        """Keep another description in the catalogue."""
         with self._connected() as connection:
-            update = self._sql("UPDATE {catalogue} SET about = %s WHERE name = %s")
-            connection.execute(update, [Jsonb(to_json(self.info, content)), self._name])
-        self.confidence = content
+            self._describe(connection, info)
 
     def __len__(self) -> int:
         with self._connected() as connection:

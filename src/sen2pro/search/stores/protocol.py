@@ -60,7 +60,7 @@ class Document(NamedTuple):
 
 
 class IndexInfo(Config, frozen=True):
-    """How an index was made: kept in its store, and compared with the model that searches it."""
+    """How an index was made, and the JSON of its confidence: kept in its store, and compared with the model."""
 
     signature: Signature
     ranking: Ranking
@@ -69,6 +69,7 @@ class IndexInfo(Config, frozen=True):
     kind: Literal["flat", "hnsw"]
     format: int = FORMAT
     version: str = __version__
+    confidence: Json | None = None
 
     def __post_init__(self) -> None:
         if self.rerank is not None:
@@ -80,31 +81,22 @@ class IndexInfo(Config, frozen=True):
         return KEPT + (2 * self.dimensions if self.rerank else 0)
 
 
-def to_json(info: IndexInfo, confidence: Json | None = None) -> Json:
-    """Return what a store keeps of an index beside its documents.
-
-    A confidence of None is left out. `from_json` reads the result.
-    """
+def to_json(info: IndexInfo) -> Json:
+    """Return what a store keeps of an index beside its documents, for `from_json`."""
     content: Json = msgspec.to_builtins(info)
-    return content | ({} if confidence is None else {"confidence": confidence})
+    return content
 
 
-def from_json(content: object, place: str) -> tuple[IndexInfo, Json | None]:
-    """Return how an index was made, and its confidence. Errors name the place."""
+def from_json(content: object, place: str) -> IndexInfo:
+    """Return what `to_json` was given. Errors name the place."""
     if content is None:
         raise NoIndex(f"there is no index {place}; build it first: Index.build(model, texts, store=..., name=...)")
-    if not isinstance(content, dict):
-        raise Sen2ProError(f"{place} must be a JSON object, not {short_repr(content)}")
-    if content.get("format") != FORMAT:
+    if isinstance(content, dict) and content.get("format") != FORMAT:
         raise Sen2ProError(
             f"{place} was made with sen2pro {short_repr(content.get('version'))}, in a format that this version "
             f"({__version__}) does not read; build the index again"
         )
-    confidence = content.get("confidence")
-    if confidence is not None and not isinstance(confidence, dict):
-        raise Sen2ProError(f"{place}: 'confidence' must be a JSON object, not {short_repr(confidence)}")
-    kept = {name: value for name, value in content.items() if name != "confidence"}
-    return convert(kept, IndexInfo, place), confidence
+    return convert(content, IndexInfo, place)
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,7 +148,6 @@ class Store(Protocol):
     """
 
     info: IndexInfo
-    confidence: Json | None
 
     def __len__(self) -> int:
         """Return the number of documents."""
@@ -176,8 +167,8 @@ class Store(Protocol):
     def has_key(self, key: str) -> bool:
         """Tell whether a document has this key in its metadata."""
 
-    def keep_confidence(self, content: Json | None) -> None:
-        """Keep the JSON of a confidence beside the description of the index."""
+    def describe(self, info: IndexInfo) -> None:
+        """Keep another description of the index."""
 
     def finish(self) -> None:
         """Build what speeds up searches, after many rows were written."""

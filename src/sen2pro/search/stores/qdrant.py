@@ -53,7 +53,6 @@ class QdrantStore:
     """
 
     info: IndexInfo
-    confidence: Json | None = None
 
     def __init__(self, url: str, name: str, *, allow_pickle: bool = False) -> None:
         self._url, self._name, self._notes = url, name, f"{name}__about"
@@ -95,8 +94,7 @@ class QdrantStore:
                 client.delete_collection(self._notes)
             for name, size in ((self._name, info.dimensions), (self._notes, 1)):
                 client.create_collection(name, models.VectorParams(size=size, distance=models.Distance.DOT))
-            self._note(_ABOUT, {"about": to_json(info)})
-        self.info = info
+            self.describe(info)
 
     def about(self) -> object:
         """Return the description of the index, or None if there is none; undo an interrupted batch."""
@@ -107,11 +105,11 @@ class QdrantStore:
             found = client.retrieve(self._notes, [_ABOUT])
             return (found[0].payload or {}).get("about") if found else None
 
-    def keep_confidence(self, content: Json | None) -> None:
-        """Keep the JSON of a confidence beside the description of the index."""
+    def describe(self, info: IndexInfo) -> None:
+        """Keep another description of the index."""
         with self._connected():
-            self._note(_ABOUT, {"about": to_json(self.info, content)})
-        self.confidence = content
+            self._note(_ABOUT, {"about": to_json(info)})
+        self.info = info
 
     def _note(self, number: int, payload: Json) -> None:
         self._client.upsert(self._notes, [models.PointStruct(id=number, vector=[1.0], payload=payload)], wait=True)
