@@ -43,9 +43,6 @@ def test_without_a_confidence_hits_are_ranked_and_judged_as_an_index_would(model
     assert judged.answer.id == "2"
     kept = Judge(model).kept(KNOWN, HELP, NO_SCORES, top_k=2)
     assert kept == [(int(hit.id), hit.probability) for hit in expected[:2]]
-
-
-def test_an_unknown_matter_and_no_hits_are_unsure(model):
     assert Judge(model).kept(UNKNOWN, HELP, NO_SCORES) == []
     assert Judge(model).kept(KNOWN, [], []) == []
 
@@ -58,7 +55,7 @@ def test_a_precision_asks_for_more(model):
         assert not Judge(model, precision=min(likely + 0.001, 1.0))(KNOWN, HELP, NO_SCORES).answer
 
 
-def test_a_confidence_judges_the_scores_of_the_search_and_needs_no_model(confidence):
+def test_a_confidence_judges_the_scores_of_the_search_and_needs_no_model(confidence, tmp_path):
     judge = Judge("no such model", confidence)
     judged = judge("any", list("abcd"), [0.2, 0.95, 0.4, 0.1])
     assert [hit.id for hit in judged] == ["1", "2", "0", "3"]
@@ -66,11 +63,10 @@ def test_a_confidence_judges_the_scores_of_the_search_and_needs_no_model(confide
     assert [hit.probability for hit in judged[1:]] == [None] * 3  # of later hits it has no labels
     assert judged.answer
     assert not judge("any", list("abc"), [0.2, 0.45, 0.4]).answer
-
-
-def test_few_hits_are_judged_as_if_the_last_stood_there_again(confidence):
-    judged = Judge("", confidence)("any", ["a"], [0.9])
-    assert judged.probability == confidence.probability([[0.9, 0.9, 0.9]])[0]
+    # Few hits are judged as if the last one were there again.
+    assert judge("any", ["a"], [0.9]).probability == confidence.probability([[0.9, 0.9, 0.9]])[0]
+    confidence.save(tmp_path / "confidence")
+    assert Judge("", tmp_path / "confidence")("any", list("abcd"), [0.2, 0.95, 0.4, 0.1]) == judged
 
 
 def test_the_precision_of_a_confidence_is_that_of_its_promise(confidence):
@@ -82,14 +78,6 @@ def test_the_precision_of_a_confidence_is_that_of_its_promise(confidence):
     with pytest.warns(Sen2ProWarning):  # nothing can be promised
         never = Judge("", confidence, precision=0.9999)
     assert not never("any", list("abc"), [1.0, 0.0, 0.0]).answer
-
-
-def test_a_folder_of_a_confidence_does_the_same(confidence, tmp_path):
-    confidence.save(tmp_path / "confidence")
-    scores = [0.8, 0.3, 0.1]
-    assert Judge("", tmp_path / "confidence")("any", list("abc"), scores) == Judge("", confidence)(
-        "any", list("abc"), scores
-    )
 
 
 def test_lengths_are_those_of_the_query(labelled):

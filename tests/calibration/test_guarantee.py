@@ -7,7 +7,7 @@ from scipy.stats import binom, binomtest
 from sen2pro.calibration.guarantee import lower_bound, plan, promise
 from sen2pro.errors import Sen2ProError
 
-RUNS = 150
+RUNS = 100
 
 
 class Source:

@@ -169,16 +169,16 @@ def test_few_judges_choose_the_temperature_and_nothing_else(shared_folder, monke
     monkeypatch.setattr(Trainer, "repeat", lambda *_, **__: None)
     asked, choose = [], finetune.choose
 
-    def watched(*others, seed, **choices):
-        asked.append(choices)
-        return choose(*others, **choices, seed=seed)
+    def watched(folds, classes, options, seed):
+        asked.append(options)
+        return choose(folds, classes, options, seed)
 
     monkeypatch.setattr(finetune, "choose", watched)
     fitted(shared_folder, method="sampling")
     fitted(shared_folder, method="sampling", C=10.0, head="sampled", features="mean+variance")
     assert asked == [
-        {"features": ("mean",), "heads": ("expected",), "c_values": (0.01,)},
-        {"features": ("mean+variance",), "heads": ("sampled",), "c_values": (10.0,)},
+        (("mean",), ("expected",), (0.01,)),
+        (("mean+variance",), ("sampled",), (10.0,)),
     ]
 
 

@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -28,6 +29,13 @@ def test_saved_and_loaded_it_predicts_the_same(tiny_folder, tmp_path):
     assert loaded.get_params() == classifier.get_params()
     assert np.array_equal(loaded.predict_proba(TEXTS), classifier.predict_proba(TEXTS))
     assert loaded.predict(TEXTS).dtype == classifier.predict(TEXTS).dtype
+
+
+def test_a_save_that_fails_leaves_no_folder(fitted, tmp_path, monkeypatch):
+    monkeypatch.setattr("sen2pro.io.bundle.save", Mock(side_effect=OSError("no space left")))
+    with pytest.raises(OSError, match="no space left"):
+        fitted.save(tmp_path / "saved")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_model_is_saved_with_all_its_settings_and_may_have_moved(tiny_folder, tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from numbers import Real
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Generic, TypeVar
@@ -165,14 +166,14 @@ class Confidence(Generic[Kept]):
         return found.rule
 
 
-def convert(content: Any, kind: type[Kept], place: str) -> Kept:
+def convert(content: object, kind: type[Kept], place: str) -> Kept:
     """Return the state of a JSON object from an untrusted file; an error names its place."""
-    if isinstance(content, dict):
+    if isinstance(content, Mapping):
         _check_format(content, place)
     return bundle.convert(content, kind, place)
 
 
-def _check_format(content: dict[str, Any], place: str) -> None:
+def _check_format(content: Mapping[str, object], place: str) -> None:
     if content.get("format") != FORMAT:
         raise Sen2ProError(f"{place} was saved by another version of sen2pro; fit the confidence again and save it")
 
@@ -191,7 +192,7 @@ def check_kinds(y: Array64, things: str, kinds: tuple[str, str], useful: int) ->
         )
 
 
-def match_labels(labels: Any, match_from: float | None) -> Array64:
+def match_labels(labels: object, match_from: float | None) -> Array64:
     """Return 1 for each pair that is a match, else 0, (n,): grades are a match from `match_from` on."""
     values = np.asarray(as_list(labels, "a list of labels"))
     if values.ndim != 1:

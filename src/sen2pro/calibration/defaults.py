@@ -174,7 +174,7 @@ Calibration = DefaultCalibration | FittedCalibration
 """Turns the similarities of hits into probabilities."""
 
 
-def load_search_confidence(confidence: Any) -> SearchConfidence | None:
+def load_search_confidence(confidence: object) -> SearchConfidence | None:
     """Return the `SearchConfidence` that a user passed: a fitted one, or the folder of one."""
     if isinstance(confidence, (str, Path)):
         return SearchConfidence.load(confidence)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypedDict
+from typing import TYPE_CHECKING, Annotated, TypedDict
 
 import msgspec
 import numpy as np
@@ -135,7 +135,7 @@ def entropy(scores: Array64, temperature: float) -> Array64:
     return np.asarray(-terms.sum(axis=1, keepdims=True) / np.log(scores.shape[1]))
 
 
-def check_hits(scores: Any, **extras: Unpack[Extras]) -> Hits:
+def check_hits(scores: object, **extras: Unpack[Extras]) -> Hits:
     """Return what a user says of the hits, checked.
 
     >>> check_hits([[0.9, 0.4], [0.5, 0.6]])
@@ -157,17 +157,17 @@ def check_hits(scores: Any, **extras: Unpack[Extras]) -> Hits:
         row = int(rising.argmax())
         some = [round(float(x), 4) for x in s[row, :5]]
         raise Sen2ProError(f"scores must be in descending order, but those of query {row} are not: {some}")
-    given: dict[str, Any] = {**extras}
+    given: dict[str, object] = {**extras}
     if unknown := given.keys() - {*EXTRAS}:
         raise TypeError(f"unexpected keyword argument {min(unknown)!r}; there are {', '.join(EXTRAS)}")
     return Hits(s, {name: _column(name, given[name], len(s)) for name in EXTRAS if given.get(name) is not None})
 
 
-def _column(name: str, values: Any, n: int) -> Array64:
+def _column(name: str, values: object, n: int) -> Array64:
     array = check_numbers(name, values, np.float64, axes=("query", "column"))
-    array = array[:, None] if array.ndim == 1 else array
+    shape, array = array.shape, array[:, None] if array.ndim == 1 else array
     if array.ndim != 2 or len(array) != n:
-        raise Sen2ProError(f"{name} must have a row for each of the {n} queries, not the shape {np.shape(values)}")
+        raise Sen2ProError(f"{name} must have a row for each of the {n} queries, not the shape {shape}")
     if name in ("votes", "agreement"):
         if ((array < 0) | (array > 1)).any():
             raise Sen2ProError(f"{name} must be a share of the hits, from 0 to 1")
@@ -177,7 +177,7 @@ def _column(name: str, values: Any, n: int) -> Array64:
     return array
 
 
-def check_right(right: Any, shape: tuple[int, int]) -> NDArray[np.bool_]:
+def check_right(right: object, shape: tuple[int, int]) -> NDArray[np.bool_]:
     """Return which hits are right: (n, k), or (n, 1) of labels for the first hit alone."""
     try:
         array = np.asarray(right)
@@ -381,14 +381,14 @@ class SearchConfidence(Confidence[HitState]):
         """Read what `save` wrote."""
         return cls._read(folder)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Return all of it, with the report, as JSON has it; an index keeps it so."""
         self.report()
-        content: dict[str, Any] = msgspec.to_builtins(self.state)
+        content: dict[str, object] = msgspec.to_builtins(self.state)
         return content
 
     @classmethod
-    def from_json(cls, content: dict[str, Any], place: str = "the confidence") -> SearchConfidence:
+    def from_json(cls, content: Mapping[str, object], place: str = "the confidence") -> SearchConfidence:
         """Return the confidence of what `to_json` gave; an error names the place it is from."""
         return cls._of(convert(content, HitState, place))
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from sen2pro.calibration import report as reports
 from sen2pro.calibration.comparison import pair_cosine
@@ -137,7 +137,7 @@ class MatchConfidence(Confidence[PairState]):
         self._model: Model | None = None
 
     def fit(
-        self, model: Model, first: Sequence[str] | Encoded, second: Sequence[str] | Encoded, labels: Sequence[Any]
+        self, model: Model, first: Sequence[str] | Encoded, second: Sequence[str] | Encoded, labels: ArrayLike
     ) -> MatchConfidence:
         """Choose, fit and judge the probability of a match; returns itself.
 
@@ -267,7 +267,7 @@ class MatchConfidence(Confidence[PairState]):
             )
         return found
 
-    def _probability(self, a: Any, b: Any) -> tuple[Array64, Mask]:
+    def _probability(self, a: Sentences, b: Sentences) -> tuple[Array64, Mask]:
         """Return P(match) of each pair (n,), and whether the head does not know one of its sentences."""
         state = self.state
         assert self._model is not None
@@ -383,7 +383,7 @@ def _count_repeated(groups: NDArray[np.int64]) -> int:
     return repeated
 
 
-def _encoded(model: Model, a: Any, b: Any) -> tuple[Encoded, Encoded]:
+def _encoded(model: Model, a: Sentences, b: Sentences) -> tuple[Encoded, Encoded]:
     """Return both sides of some pairs encoded, each sentence once."""
     if not isinstance(model, Model):
         raise Sen2ProError(f"model must be a Sen2Pro, not {type(model).__name__}")

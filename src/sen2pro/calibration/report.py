@@ -6,7 +6,7 @@ import reprlib
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from sen2pro.calibration.selection import Number, expit, losses
 from sen2pro.errors import Sen2ProError
 from sen2pro.io.bundle import Config, Count
-from sen2pro.validation import Array64
+from sen2pro.validation import Array64, Labels
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -111,7 +111,7 @@ def evaluate(probabilities: ArrayLike, truth: ArrayLike) -> Scores:
     )
 
 
-def _checked(probabilities: ArrayLike, truth: ArrayLike) -> tuple[Array64, NDArray[Any]]:
+def _checked(probabilities: ArrayLike, truth: ArrayLike) -> tuple[Array64, Labels]:
     p, y = np.asarray(probabilities, np.float64), np.asarray(truth)
     if p.ndim != 2 or y.shape != p.shape[:1] or not len(y):
         raise Sen2ProError(f"probabilities (n, classes) and class numbers (n,) do not fit: {p.shape} and {y.shape}")
@@ -123,7 +123,7 @@ def _checked(probabilities: ArrayLike, truth: ArrayLike) -> tuple[Array64, NDArr
         row = int(wrong.argmax())
         told = f"row {row} is no distribution over the classes: {reprlib.repr(p[row].tolist())}"
         raise Sen2ProError(f"{told}; probabilities lie between 0 and 1 and sum to 1 (of logits, take the softmax)")
-    return p, y
+    return p, y.astype(np.int64)
 
 
 def calibration_error(confidence: Array64, right: NDArray[np.bool_], bins: int = BINS) -> float:
@@ -186,12 +186,10 @@ def panels(count: int, width: float = 7, height: float = 4) -> tuple[Figure, lis
     """Return a figure with `count` axes side by side, each of this size in inches; no window opens."""
     if find_spec("matplotlib") is None:
         raise Sen2ProError("pictures need matplotlib: pip install 'sen2pro[plot]'")
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width * count, height), layout="constrained")
-    FigureCanvasAgg(figure)
-    every = [figure.add_subplot(1, count, i + 1) for i in range(count)]
+    every = list(figure.subplots(1, count, squeeze=False)[0])
     for axes in every:
         axes.spines[["top", "right"]].set_visible(False)
     return figure, every

@@ -22,6 +22,7 @@ from sen2pro.classification.heads import (
     HEADS,
     Choice,
     Fold,
+    Options,
     Scaling,
     Weights,
     choose,
@@ -46,7 +47,7 @@ from sen2pro.settings import DEFAULT_MODEL, METHODS, WITHOUT_SAMPLES, Settings, 
 from sen2pro.signature import Signature, check_comparable
 from sen2pro.validation import Array64, Labels, check_whole
 
-Answers = Sequence[Any] | NDArray[Any]
+Answers = Sequence[object] | NDArray[np.generic]
 Labelled = tuple[Sentences, Answers]
 _CHUNK = 2048  # sentences whose features are in memory at once when predicting
 _PARAMETERS = ("model", "method", "samples", "uncertainty", "features", "head", "C", "seed", "finetune")
@@ -120,7 +121,7 @@ class Sen2ProClassifier:
         `validation` has further sentences and labels to choose by. Without them, settings are chosen by
         cross-validation, or to train the encoder, on a part of X. The progress bar is that of `Sen2Pro.encode`.
         """
-        choices, settings = _choices(self.get_params()), self.get_params(deep=False)
+        options, settings = _options(self.get_params()), self.get_params(deep=False)
         sentences = check_inputs(X)
         if not len(sentences):
             raise Sen2ProError("there are no sentences to learn from")
@@ -130,7 +131,7 @@ class Sen2ProClassifier:
         encoder: Sen2Pro | None = None
         if self.finetune:
             encoder, gaussian, choice = self._fine_tuned(
-                _part(sentences, numbers), held_out and _part(*held_out), choices, show_progress_bar
+                _part(sentences, numbers), held_out and _part(*held_out), options, show_progress_bar
             )
         else:
             if isinstance(sentences, list) or (held_out and isinstance(held_out[0], list)):
@@ -142,21 +143,21 @@ class Sen2ProClassifier:
                 other = _encoded(held_out[0], encoder, show_progress_bar)
                 self._check_fits(other, gaussian.dim, gaussian.signature, "the validation set")
                 judged = [Fold(gaussian, numbers, other, held_out[1])]
-            choice = choose(judged, len(classes), **choices, seed=self.seed).choice
+            choice = choose(judged, len(classes), options, self.seed).choice
         self.scaling_, self.weights_ = choice.fit(gaussian, numbers, len(classes), self.seed)
         self.classes_, self.choice_, self.settings_, self._encoder = classes, choice, settings, encoder
         self.signature_, self.n_features_in_ = gaussian.signature, gaussian.dim
         return self
 
     def _fine_tuned(
-        self, every: Part, held_out: Part | None, choices: Mapping[str, Sequence[Any]], show: Show
+        self, every: Part, held_out: Part | None, options: Options, show: Show
     ) -> tuple[Sen2Pro, Gaussian, Choice]:
         """Train a copy of the encoder; it encodes in one pass unless sampling was asked for."""
         given, settings = self.model, self.finetune if isinstance(self.finetune, FineTuning) else FineTuning()
         how: dict[str, Any] = {"samples": self.samples, "uncertainty": self.uncertainty, "seed": self.seed}
         method, model = (given.method, given) if isinstance(given, Sen2Pro) else (self.method, Sen2Pro(given, **how))
         return fine_tuned(
-            model, one_pass=method != "sampling", settings=settings, every=every, held_out=held_out, choices=choices,
+            model, one_pass=method != "sampling", settings=settings, every=every, held_out=held_out, options=options,
             seed=self.seed, show=show,
         )  # fmt: skip
 
@@ -189,7 +190,7 @@ class Sen2ProClassifier:
     def encoder(self) -> Sen2Pro:
         """The model that encodes; loaded when it is first needed."""
         if not hasattr(self, "weights_"):
-            _choices(self.get_params())
+            _options(self.get_params())
             return self._load(self.get_params(deep=False))
         if self._encoder is None:
             self._encoder = self._load(self.settings_)
@@ -255,7 +256,7 @@ class Sen2ProClassifier:
         try:
             saved, arrays = files.read(path)
             settings = structs.asdict(saved.settings)
-            _choices({**settings, "model": DEFAULT_MODEL})  # checks them
+            _options({**settings, "model": DEFAULT_MODEL})  # checks them
         except Sen2ProError as error:
             raise Sen2ProError(f"the classifier in {path} cannot be read: {error}; train it again") from None
         classifier = cls(files.model_of(saved, path, model), **settings)
@@ -310,7 +311,7 @@ class Sen2ProClassifier:
         return {**self.__dict__, "_encoder": None} if is_loaded_again else self.__dict__
 
 
-def _choices(given: Mapping[str, Any]) -> dict[str, Sequence[Any]]:
+def _options(given: Mapping[str, Any]) -> Options:
     """Check all settings, and return what there is to choose from."""
     model, C, finetune = given["model"], given["C"], given["finetune"]
     if model is None:
@@ -330,11 +331,11 @@ def _choices(given: Mapping[str, Any]) -> dict[str, Sequence[Any]]:
         raise Sen2ProError(f"C must be a number above 0, or None to have it chosen, not {short_repr(C)}")
     if not isinstance(finetune, (bool, FineTuning)):
         raise Sen2ProError(f"finetune is True, False or a FineTuning, not {short_repr(finetune)}")
-    return {
-        "features": FEATURES if given["features"] == "auto" else (given["features"],),
-        "heads": HEADS if given["head"] == "auto" else (given["head"],),
-        "c_values": C_VALUES if C is None else (float(C),),
-    }
+    return Options(
+        FEATURES if given["features"] == "auto" else (given["features"],),
+        HEADS if given["head"] == "auto" else (given["head"],),
+        C_VALUES if C is None else (float(C),),
+    )
 
 
 class EncoderCache:

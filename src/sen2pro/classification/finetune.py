@@ -8,17 +8,17 @@ step, so a run repeats exactly.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from itertools import groupby
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from sen2pro.classification.heads import C_VALUES, Choice, Fold, choose
+from sen2pro.classification.heads import Choice, Fold, Options, choose
 from sen2pro.encoder.backend import Keys
 from sen2pro.errors import Sen2ProError
 from sen2pro.gaussian import Gaussian
@@ -192,7 +192,7 @@ class Trainer:
         vectors = [self.model.encode_plain(part.texts) for part in (train, judges)]
         points = [Gaussian(each, np.zeros_like(each)) for each in vectors]
         fold = Fold(points[0], train.labels, points[1], judges.labels)
-        best = choose([fold], classes, features=("mean",), heads=("expected",), c_values=C_VALUES, seed=self.seed)
+        best = choose([fold], classes, Options(("mean",), ("expected",)), self.seed)
         return float(best.losses.mean())
 
 
@@ -230,9 +230,9 @@ def _batches(labels: Labels, size: int, number: int, rng: np.random.Generator) -
 
 def fine_tuned(
     encoder: Sen2Pro, *, one_pass: bool, settings: FineTuning, every: Part, held_out: Part | None,
-    choices: Mapping[str, Sequence[Any]], seed: int, show: Show,
+    options: Options, seed: int, show: Show,
 ) -> tuple[Sen2Pro, Gaussian, Choice]:  # fmt: skip
-    """Return a fine-tuned copy of an encoder, its Gaussians of the sentences, and what was chosen among `choices`.
+    """Return a fine-tuned copy of an encoder, its Gaussians of the sentences, and what was chosen among the options.
 
     With `one_pass` the copy gets a head, if there are enough sentences to learn one from.
     """
@@ -247,15 +247,15 @@ def fine_tuned(
         some = _evenly(np.argsort(judges.labels, kind="stable"), _JUDGES)  # of each class
         epochs = trainer.run(train, judges.only(np.sort(some)), classes, show)
     else:  # these choose the temperature, and nothing else
-        only = {name: options[:1] for name, options in choices.items()}
-        choices = only if len(choices["c_values"]) == 1 else {**only, "c_values": (_UNJUDGED_C,)}
+        c_values = options.c_values if len(options.c_values) == 1 else (_UNJUDGED_C,)
+        options = Options(options.features[:1], options.heads[:1], c_values)
         epochs = settings.epochs or _UNJUDGED_EPOCHS
         trainer.repeat(train, epochs, show, falling=True)
     if one_pass and (held_out or len(every.texts) >= _CORPUS):  # for fewer, samples cost less than a head
         _learn_one_pass(model, [*train.texts, *judges.texts], show)
     gaussian, other = (model.encode(part.texts, show_progress_bar=show) for part in (train, judges))
     fold = Fold(gaussian, train.labels, other, judges.labels)
-    choice = choose([fold], classes, **choices, seed=seed).choice
+    choice = choose([fold], classes, options, seed).choice
     if held_out is None:  # all is chosen: the same again, with every sentence
         model = _own_copy(encoder)
         Trainer(model, settings, seed).repeat(every, epochs, show, falling=not judged)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -214,6 +215,14 @@ class Choice:
         return scaling, weights.cooled(self.temperature)
 
 
+class Options(NamedTuple):
+    """The settings to choose from; features and heads named first are simple."""
+
+    features: Sequence[str] = FEATURES
+    heads: Sequence[str] = HEADS
+    c_values: Sequence[float] = C_VALUES
+
+
 @dataclass(frozen=True, eq=False)
 class Fold:
     """Rows to train on and rows to judge by."""
@@ -244,16 +253,13 @@ def folds(gaussian: Gaussian, labels: Labels, seed: int) -> list[Fold]:
     return [Fold(gaussian[kept], labels[kept], gaussian[out], labels[out]) for kept, out in sides]
 
 
-def choose(
-    parts: Sequence[Fold], classes: int, *, features: Sequence[str], heads: Sequence[str], c_values: Sequence[float],
-    seed: int,
-) -> Trial:  # fmt: skip
+def choose(parts: Sequence[Fold], classes: int, options: Options, seed: int) -> Trial:
     """Return the simplest setting whose log-loss over all rows held out is the smallest, or as good as that.
 
-    Features and heads named first are simple, and so is a small C. As good means within one standard error of the
-    difference. Features and C are chosen with the first head; the other heads are then tried with these.
+    A small C is simple, too. As good means within one standard error of the difference. Features and C are chosen with
+    the first head; the other heads are then tried with these.
     """
-    values = sorted(c_values)
+    features, heads, values = options.features, options.heads, sorted(options.c_values)
     first = _simplest([trial for name in features for trial in _trials(parts, classes, name, heads[0], values, seed)])
     name, C = first.choice.features, first.choice.C
     others = [trial for head in heads[1:] for trial in _trials(parts, classes, name, head, [C], seed)]

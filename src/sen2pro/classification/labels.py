@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +17,7 @@ _KINDS = ("text", "whole number", "truth value")
 _LARGEST, _LARGEST_FLOAT = 2**63 - 1, 2**53  # up to which an int64 and a float hold every whole number
 
 
-def check_labels(labels: Any, rows: int) -> NDArray[Any]:
+def check_labels(labels: object, rows: int) -> NDArray[np.generic]:
     """Return labels as an array (rows,) of texts, whole numbers or truth values, none missing, all of one kind.
 
     >>> check_labels(["a", None], 2)
@@ -46,17 +45,19 @@ def check_labels(labels: Any, rows: int) -> NDArray[Any]:
             )
         if kind == "text" and "\0" in check_text(f"the label of row {row}", label):
             raise Sen2ProError(f"the label of row {row} holds a NUL character: {short_repr(label)}; take it out")
-        if kind == "whole number" and not -largest <= label <= largest:
+        if isinstance(label, (int, float)) and not -largest <= label <= largest:
             raise Sen2ProError(f"the label of row {row} is too large a number: {short_repr(label)}; give it as a text")
     return np.array(listed)
 
 
-def _as_list(labels: Any) -> list[Any]:
+def _as_list(labels: object) -> list[object]:
     if labels is None:
         raise Sen2ProError("it requires y to be passed, but the target y is None: give a label for each sentence")
     if isinstance(labels, (str, bytes)) or not (hasattr(labels, "__len__") or hasattr(labels, "__array__")):
         raise Sen2ProError(f"give a list of labels, one for each sentence, not {type(labels).__name__}")
-    if not isinstance(labels, (list, tuple)):
+    if isinstance(labels, (list, tuple)):
+        listed = list(labels)
+    else:
         array = as_array("labels", labels)
         if array.shape[1:] == (1,):
             from sklearn.exceptions import DataConversionWarning
@@ -66,11 +67,11 @@ def _as_list(labels: Any) -> list[Any]:
             array = array.ravel()
         if array.ndim != 1:
             raise Sen2ProError(f"labels must be a list with one label for each sentence, not of shape {array.shape}")
-        labels = array.tolist()
-    return [label.item() if isinstance(label, np.generic) else label for label in labels]
+        listed = array.tolist()
+    return [label.item() if isinstance(label, np.generic) else label for label in listed]
 
 
-def _is_missing(label: Any) -> bool:
+def _is_missing(label: object) -> bool:
     if label is None or isinstance(label, str):
         return not (label and label.strip())
     try:
@@ -81,7 +82,7 @@ def _is_missing(label: Any) -> bool:
         return False
 
 
-def _kind(label: Any) -> str:
+def _kind(label: object) -> str:
     if isinstance(label, bool):
         return "truth value"
     # 1.0 and 2.0 are what a table makes of whole numbers
@@ -89,8 +90,9 @@ def _kind(label: Any) -> str:
     return "text" if isinstance(label, str) else "whole number" if whole else type(label).__name__
 
 
-def check_classes(labels: NDArray[Any], *, choose: bool) -> NDArray[Any]:
+def check_classes(labels: NDArray[np.generic], *, choose: bool) -> NDArray[np.generic]:
     """Return the classes in order: at least two, and where something is to be chosen, two examples of each."""
+    classes: NDArray[np.generic]
     classes, counts = np.unique(labels, return_counts=True)
     if len(classes) < 2:
         raise Sen2ProError(f"all {len(labels)} labels are {classes.tolist()[0]!r}: one class; it takes at least two")
@@ -102,7 +104,7 @@ def check_classes(labels: NDArray[Any], *, choose: bool) -> NDArray[Any]:
     return classes
 
 
-def to_numbers(labels: NDArray[Any], classes: NDArray[Any], what: str = "label") -> NDArray[np.int64]:
+def to_numbers(labels: NDArray[np.generic], classes: NDArray[np.generic], what: str = "label") -> Labels:
     """Return where each label stands among the classes; the error for an unknown label names its row.
 
     >>> to_numbers(np.array(["b", "a"]), np.array(["a", "b"]))
@@ -118,7 +120,7 @@ def to_numbers(labels: NDArray[Any], classes: NDArray[Any], what: str = "label")
     return np.array([known[label] for label in labels.tolist()], np.int64)
 
 
-def check_inputs(X: Any) -> list[str] | Gaussian:
+def check_inputs(X: object) -> list[str] | Gaussian:
     """Return the batch of Gaussians, or a list of sentences: from a list, an array or a column of a table."""
     if isinstance(X, Gaussian):
         if len(X.shape) != 2:
@@ -136,7 +138,7 @@ def check_inputs(X: Any) -> list[str] | Gaussian:
     return check_sentences(texts)
 
 
-def check_validation(validation: Any, classes: NDArray[Any]) -> tuple[list[str] | Gaussian, Labels] | None:
+def check_validation(validation: object, classes: NDArray[np.generic]) -> tuple[list[str] | Gaussian, Labels] | None:
     """Return further sentences and the numbers of their classes."""
     if validation is None:
         return None
