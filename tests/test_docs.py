@@ -25,6 +25,7 @@ from sen2pro.encoder.find import resolve
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = ROOT / "src" / "sen2pro"
 TUTORIALS = sorted((ROOT / "docs" / "tutorials").glob("*.md"))
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *TUTORIALS]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
@@ -158,6 +159,22 @@ def test_the_readme_is_short():
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     assert len(text.split()) < 700
     assert text.index("```python") < 600
+
+
+@pytest.mark.parametrize("name", ["CONTRIBUTING.md", "SECURITY.md"])
+def test_files_and_functions_that_are_named_exist(name):
+    text = (ROOT / name).read_text(encoding="utf-8")
+
+    def find(path: str) -> Path:
+        return next((top / path for top in (ROOT, PACKAGE) if (top / path).exists()), ROOT / path)
+
+    for path in re.findall(r"`([\w./-]+(?:\.(?:py|js|html|json|toml|txt|md)|/))`", text):
+        assert find(path).exists(), path
+    pairs = re.findall(r"`([\w/]+\.py)`: `([\w.]+)`", text)
+    pairs += [(path, inside) for inside, path in re.findall(r"`([\w.]+)` (?:in|of|\()\s?`([\w/]+\.py)`", text)]
+    assert pairs or name == "SECURITY.md"
+    for path, inside in pairs:
+        assert re.search(rf"\b{inside.rpartition('.')[2]}\b", find(path).read_text(encoding="utf-8")), (path, inside)
 
 
 def test_every_page_is_in_the_navigation():

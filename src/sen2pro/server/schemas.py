@@ -16,7 +16,7 @@ from sen2pro.estimation.specificity import Specificity
 from sen2pro.search.results import Hit, Result
 from sen2pro.search.stores.protocol import Value
 from sen2pro.server.mapping import MapGroup, MapPoint
-from sen2pro.settings import CERTAINTY, FileSettings, about_setting
+from sen2pro.settings import CERTAINTY, FileSettings, help_of
 from sen2pro.signature import Signature
 
 _MAN, _GUITAR = "A man is playing a guitar.", "Someone plays an instrument."
@@ -60,7 +60,8 @@ def _of_dataclass(kind: type, name: str, **changed: Any) -> Any:
 
 
 _SETTINGS: dict[str, Any] = {
-    each.name: (Any, Field(each.default, description=about_setting(each.type))) for each in structs.fields(FileSettings)
+    each.name: (Any, Field(each.default, description=help_of(FileSettings).get(each.name, "")))
+    for each in structs.fields(FileSettings)
 }
 ServedSettings: Any = create_model("Settings", __doc__="The operator's settings of the encoder.", **_SETTINGS)
 ServedSignature: Any = _of_dataclass(Signature, "Signature")
