@@ -104,6 +104,11 @@ def test_predictions_are_the_same_with_workers(classifier, shared_folder, tmp_pa
     result = run(*predict, "--encoded", "--id-column", "id")
     assert result.exit_code == 0, result.output
     assert (tmp_path / "c.csv").read_bytes() == (tmp_path / "b.csv").read_bytes()
+    damaged = tmp_path / "g" / "shard-000000.parquet"
+    damaged.write_bytes(bytes(byte ^ (255 * (place == 200)) for place, byte in enumerate(damaged.read_bytes())))
+    result = run(*predict, "--encoded", "--id-column", "id", "--overwrite")
+    assert (result.exit_code, "shard-000000.parquet" in result.output.replace("\n", "")) == (2, True), result.output
+    assert (tmp_path / "c.csv").read_bytes() == (tmp_path / "b.csv").read_bytes()
 
 
 def test_an_empty_input_leaves_nothing(classifier, shared_folder, tmp_path):
