@@ -119,6 +119,23 @@ def build_network(family: str, **changes):
     return getattr(transformers, model)(config).eval()
 
 
+def save_folder(folder, family="bert", tokenizer=None, **changes):
+    """Write the folder of a tiny network and its tokenizer."""
+    build_network(family, **changes).save_pretrained(folder)
+    (tokenizer or build_tokenizer()).save_pretrained(folder)
+    return folder
+
+
+def save_pipeline(folder, *tail, tokenizer=None, **options):
+    """Write the folder of a tiny pipeline of sentence-transformers with these modules behind the network."""
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Transformer
+
+    network = Transformer(str(save_folder(folder / "network", tokenizer=tokenizer)), max_seq_length=16)
+    SentenceTransformer(modules=[network, *tail], device="cpu", **options).save_pretrained(str(folder / "whole"))
+    return folder / "whole"
+
+
 @pytest.fixture(scope="session")
 def tokenizer():
     return build_tokenizer()
@@ -136,20 +153,14 @@ def tiny(bert, tokenizer):
 
 
 @pytest.fixture
-def tiny_folder(bert, tokenizer, tmp_path):
-    folder = tmp_path / "tiny-bert"
-    bert.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return folder
+def tiny_folder(tmp_path):
+    return save_folder(tmp_path / "tiny-bert")
 
 
 @pytest.fixture(scope="session")
-def shared_folder(bert, tokenizer, tmp_path_factory):
+def shared_folder(tmp_path_factory):
     """The tiny BERT on disk, for tests that only read it; `tiny_folder` is one to change."""
-    folder = tmp_path_factory.mktemp("models") / "tiny-bert"
-    bert.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return folder
+    return save_folder(tmp_path_factory.mktemp("models") / "tiny-bert")
 
 
 @pytest.fixture(scope="module")

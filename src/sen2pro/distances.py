@@ -20,6 +20,9 @@ from sen2pro.gaussian import Gaussian, floored
 from sen2pro.signature import check_comparable
 from sen2pro.validation import Array, Array64, check_text, parse_fraction
 
+Floats = NDArray[np.floating[Any]]
+_Pair = tuple[Array64, Array64]
+
 _BLOCK = 1024  # rows and columns of an all-pairs table that are worked on at once
 _BLOCK_NUMBERS = 1 << 22  # of a broadcast block
 _RESULTANT_EXPONENT = 0.75
@@ -31,7 +34,7 @@ def _faiss_may_help() -> bool:
     return sys.platform != "darwin" and find_spec("faiss") is not None
 
 
-def _l1_table(x: NDArray[Any], y: NDArray[Any]) -> Array64:
+def _l1_table(x: Floats, y: Floats) -> Array64:
     """Return L1 distances: by faiss in float32 if it is installed and no sum can leave float32's range."""
     largest = max(float(np.abs(v).max(initial=0)) for v in (x, y))
     if _faiss_may_help() and 2 * largest * x.shape[1] <= _LARGEST_SUM:
@@ -42,13 +45,13 @@ def _l1_table(x: NDArray[Any], y: NDArray[Any]) -> Array64:
     return _table(x, y, "cityblock")
 
 
-def _table(x: NDArray[Any], y: NDArray[Any], metric: str) -> Array64:
+def _table(x: Floats, y: Floats, metric: str) -> Array64:
     from scipy.spatial.distance import cdist  # half a second to import, and only tables need it
 
     return np.asarray(cdist(x, y, metric))
 
 
-def _total_table(function: Callable[..., Any], *pairs: tuple[NDArray[Any], NDArray[Any]]) -> Array64:
+def _total_table(function: Callable[..., Array64], *pairs: tuple[Array64, Array64]) -> Array64:
     n, (m, k) = len(pairs[0][0]), pairs[0][1].shape
     step = max(1, _BLOCK_NUMBERS // max(1, m * k))
     result = np.empty((n, m))
@@ -61,12 +64,12 @@ def _total_table(function: Callable[..., Any], *pairs: tuple[NDArray[Any], NDArr
 class _Sums(NamedTuple):
     """Sums over the dimensions of rows of x and y, and where the numbers of each side stand in the result."""
 
-    left: Callable[[Any], Any]
-    right: Callable[[Any], Any]
-    l1: Callable[[Any, Any], Any]
-    squared_l2: Callable[[Any, Any], Any]
-    dot: Callable[[Any, Any], Any]
-    total: Callable[..., Any]  # of a function of pairs (x, y)
+    left: Callable[[Array64], Array64]
+    right: Callable[[Array64], Array64]
+    l1: Callable[[Floats, Floats], Array64]
+    squared_l2: Callable[[Floats, Floats], Array64]
+    dot: Callable[[Floats, Floats], Array64]
+    total: Callable[..., Array64]  # of a function of pairs (x, y)
 
 
 _PAIRWISE = _Sums(  # row i of x with row i of y: (n,)
@@ -94,9 +97,8 @@ def _sen2pro(a: Gaussian, b: Gaussian, sums: _Sums, alpha: float | str) -> Array
     inverse has the reported size, and that is the rule `"ratio"`, clipped to [0, 1].
     """
     means, variances = sums.l1(a.mean, b.mean), sums.l1(a.variance, b.variance)
-    weight: Any = alpha
-    if alpha == "ratio":
-        weight = np.where(means > 0, np.minimum(variances, means) / np.where(means > 0, means, 1), 1.0)
+    divisor = np.where(means > 0, means, 1)
+    weight = np.where(means > 0, np.minimum(variances, means) / divisor, 1.0) if isinstance(alpha, str) else alpha
     return np.asarray((1 - weight) * means + weight * variances)
 
 
@@ -110,7 +112,7 @@ def _symmetric_kl(a: Gaussian, b: Gaussian, sums: _Sums, alpha: float | str) -> 
     va, vb = floored(a.variance), floored(b.variance)
     ma, mb = a.mean.astype(np.float64), b.mean.astype(np.float64)
 
-    def term(means: Any, precisions: Any, variances: Any) -> Any:
+    def term(means: _Pair, precisions: _Pair, variances: _Pair) -> Array64:
         (x, y), (px, py), (vx, vy) = means, precisions, variances
         return (px + py) * (x - y) ** 2 + vx * py + vy * px - 2
 
@@ -123,7 +125,7 @@ def _bhattacharyya(a: Gaussian, b: Gaussian, sums: _Sums, alpha: float | str) ->
     va, vb = floored(a.variance), floored(b.variance)
     ma, mb = a.mean.astype(np.float64), b.mean.astype(np.float64)
 
-    def term(means: Any, variances: Any) -> Any:
+    def term(means: _Pair, variances: _Pair) -> Array64:
         (x, y), (vx, vy) = means, variances
         middle = (vx + vy) / 2
         return (x - y) ** 2 / middle / 8 + np.log(middle) / 2
@@ -230,7 +232,7 @@ def _single(distances: Array64) -> Array:
         return distances.astype(np.float32)
 
 
-def _checked(a: Any, b: Any, metric: Any, alpha: Any) -> tuple[Gaussian, Gaussian, float | str]:
+def _checked(a: Gaussian, b: Gaussian, metric: str, alpha: float | str) -> tuple[Gaussian, Gaussian, float | str]:
     """Refuse what cannot be compared; return two batches, and alpha in its one form."""
     one_of("metric", check_text("metric", metric), METRICS)
     for gaussian in (a, b):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import reprlib
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
-from typing import Any
 
 _SHORT = reprlib.Repr()
 _SHORT.maxstring = _SHORT.maxother = 100
@@ -42,7 +41,7 @@ class TruncationWarning(Sen2ProWarning):
         super().__init__(f"{longer} this model takes; only the beginning counts")
 
 
-def short_repr(value: Any) -> str:
+def short_repr(value: object) -> str:
     """Return a value as an error message shows it: short, and also where it has no repr.
 
     >>> short_repr(list(range(1000))), short_repr("text")
@@ -76,7 +75,7 @@ def one_of(name: str, value: str, allowed: Iterable[str]) -> str:
     raise Sen2ProError(f"unknown {name} {short_repr(value)}{hint} It is one of: {', '.join(allowed)}")
 
 
-def join_names(names: Sequence[Any], most: int = 10) -> str:
+def join_names(names: Sequence[object], most: int = 10) -> str:
     """Name things in a message, not more than a few: `'a', 'b' and 1 more`."""
     named = ", ".join(map(repr, names[:most]))
     return named if len(names) <= most else f"{named} and {len(names) - most} more"

@@ -7,9 +7,8 @@ sets one is refused.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import field
 from pathlib import Path
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any, Protocol, get_type_hints
 
 from msgspec import Meta, structs
 
@@ -44,32 +43,32 @@ class Fitted(Protocol):
         """Write it to disk."""
 
 
-def _about(help: str) -> Meta:
-    """Describe a setting for the command line and the server."""
+def about(help: str) -> Meta:
+    """Describe a setting in its type: `seed: Annotated[int, about("Makes the result reproducible.")] = 0`."""
     return Meta(description=help)
 
 
-def about_setting(kind: Any) -> str:
-    """Return how a setting is described in its type; empty for one that is not on the command line."""
-    found = (each.description for each in getattr(kind, "__metadata__", ()) if isinstance(each, Meta))
-    return next((text for text in found if text), "")
+def help_of(kind: type) -> dict[str, str]:
+    """Return what the types of some settings say about them; a setting without help is not on the command line."""
+    hints = get_type_hints(kind, include_extras=True)
+    return {name: hint.__metadata__[0].description for name, hint in hints.items() if hasattr(hint, "__metadata__")}
 
 
 class FileSettings(Config, frozen=True, kw_only=True):
     """The settings that a file may hold."""
 
-    method: Annotated[str, _about("sampling (exact, the paper's) or one-pass (fast, by a head).")] = "sampling"
+    method: Annotated[str, about("sampling (exact, the paper's) or one-pass (fast, by a head).")] = "sampling"
     samples: Annotated[
         int | tuple[int, int] | dict[str, int] | None,
-        _about("Samples of each uncertainty: one number, or MODEL+DATA as in 15+15. (default: 15)"),
+        about("Samples of each uncertainty: one number, or MODEL+DATA as in 15+15. (default: 15)"),
     ] = None
-    uncertainty: Annotated[str, _about("both, model (MC dropout) or data (word edits).")] = "both"
-    combine: Annotated[str, _about("How the two are joined: individual or unified.")] = "individual"
-    pooling: Annotated[str | None, _about("mean, cls or first-last-avg. (default: the model's own)")] = None
-    normalize: Annotated[bool | None, _about("Unit sphere or raw vectors. (default: as the model is made)")] = None
-    dropout: Annotated[Finite | None, _about("One rate for all dropout. (default: the network's)")] = None
-    seed: Annotated[int, _about("Makes the result reproducible.")] = 0
-    precision: Annotated[str, _about("float32; bfloat16 or float16 for matrix products on a GPU.")] = "float32"
+    uncertainty: Annotated[str, about("both, model (MC dropout) or data (word edits).")] = "both"
+    combine: Annotated[str, about("How the two are joined: individual or unified.")] = "individual"
+    pooling: Annotated[str | None, about("mean, cls or first-last-avg. (default: the model's own)")] = None
+    normalize: Annotated[bool | None, about("Unit sphere or raw vectors. (default: as the model is made)")] = None
+    dropout: Annotated[Finite | None, about("One rate for all dropout. (default: the network's)")] = None
+    seed: Annotated[int, about("Makes the result reproducible.")] = 0
+    precision: Annotated[str, about("float32; bfloat16 or float16 for matrix products on a GPU.")] = "float32"
     vocabulary: tuple[str, ...] | None = None
 
     def arguments(self, changes: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -126,11 +125,6 @@ def check_method(method: str, allowed: Iterable[str] = METHODS) -> str:
     return one_of("method", method, allowed)
 
 
-def option(default: Any, help: str = "", kind: Any = str, flags: tuple[str, ...] = ()) -> Any:
-    """Declare a field of a dataclass of settings; without `help` it is not on the command line."""
-    return field(default=default, metadata={"help": help, "kind": kind, "flags": flags})
-
-
 class Settings(FileSettings, frozen=True):
     """Everything that makes a `Sen2Pro`, in its one proper form; see there for what each setting means.
 
@@ -144,16 +138,16 @@ class Settings(FileSettings, frozen=True):
     sen2pro.errors.Sen2ProError: unknown method 'one-pas'; did you mean 'one-pass'? It is one of: sampling, one-pass
     """
 
-    model: Annotated[Any, _about("Hub id or folder of the encoder.")] = DEFAULT_MODEL
+    model: Annotated[Any, about("Hub id or folder of the encoder.")] = DEFAULT_MODEL
     head: Annotated[
-        Fitted | str | Path | None, _about("Folder of a head. (default: the model's own, or the package's)")
+        Fitted | str | Path | None, about("Folder of a head. (default: the model's own, or the package's)")
     ] = None
     whitening: Fitted | bool | None = None
     tokenizer: Any = None
-    device: Annotated[str | None, _about("cpu, cuda, mps. (default: the best there is)")] = None
-    revision: Annotated[str | None, _about("Version of a model on the hub: branch, tag or commit.")] = None
-    trust_remote_code: Annotated[bool, _about("Let the model's own Python code run.")] = False
-    allow_pickle: Annotated[bool, _about("Read weights in pickle format, which can run code.")] = False
+    device: Annotated[str | None, about("cpu, cuda, mps. (default: the best there is)")] = None
+    revision: Annotated[str | None, about("Version of a model on the hub: branch, tag or commit.")] = None
+    trust_remote_code: Annotated[bool, about("Let the model's own Python code run.")] = False
+    allow_pickle: Annotated[bool, about("Read weights in pickle format, which can run code.")] = False
 
     def __post_init__(self) -> None:
         """Check every value, and bring it into its one proper form."""

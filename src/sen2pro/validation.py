@@ -5,7 +5,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 
 from sen2pro.errors import Sen2ProError, first_line, has_surrogates, short_repr
 
@@ -26,12 +26,12 @@ _UNSEEN = frozenset(("Cc", "Cf", "Zl", "Zp", "Zs"))  # Unicode categories: contr
 _AXES = ("row", "dimension")  # of means and variances
 
 
-def is_whole(value: Any) -> bool:
+def is_whole(value: object) -> TypeGuard[int]:
     """Tell whether a value is a whole number, of Python or numpy, and no truth value."""
     return isinstance(value, Integral) and not isinstance(value, bool)
 
 
-def check_whole(name: str, value: Any, low: int, high: int | None = None) -> int:
+def check_whole(name: str, value: object, low: int, high: int | None = None) -> int:
     """Return a whole number within its bounds as an int, even if it came from numpy."""
     if not is_whole(value) or value < low or (high is not None and value > high):
         bounds = f"of at least {low}" if high is None else f"between {low} and {high}"
@@ -39,20 +39,20 @@ def check_whole(name: str, value: Any, low: int, high: int | None = None) -> int
     return int(value)
 
 
-def check_seed(seed: Any) -> int:
+def check_seed(seed: object) -> int:
     """Return a seed as an int, even if it came from numpy."""
     if not is_whole(seed) or abs(int(seed)) >> _SEED_BITS:
         raise Sen2ProError(f"seed must be a whole number of at most {_SEED_BITS} bits, not {short_repr(seed)}")
     return int(seed)
 
 
-def check_batch_size(batch_size: Any) -> None:
+def check_batch_size(batch_size: object) -> None:
     """Refuse what is not a positive number of rows (None leaves it to the encoder)."""
     if batch_size is not None and (not is_whole(batch_size) or batch_size < 1):
         raise Sen2ProError(f"batch_size must be at least 1 and whole, not {short_repr(batch_size)}")
 
 
-def parse_fraction(value: Any) -> float | None:
+def parse_fraction(value: object) -> float | None:
     """Return a number from 0 to 1 as a float; None if the value is anything else.
 
     >>> parse_fraction(0.5), parse_fraction(True), parse_fraction("0.5")
@@ -62,7 +62,7 @@ def parse_fraction(value: Any) -> float | None:
     return float(number) if 0 <= number <= 1 else None
 
 
-def check_rate(dropout: Any) -> float | None:
+def check_rate(dropout: object) -> float | None:
     """Return a dropout rate between 0 and 1, or None for the network's own."""
     if dropout is None:
         return None
@@ -74,7 +74,7 @@ def check_rate(dropout: Any) -> float | None:
     return rate
 
 
-def check_samples(samples: Any, sources: tuple[str, ...]) -> dict[str, int]:
+def check_samples(samples: object, sources: tuple[str, ...]) -> dict[str, int]:
     """Return the number of samples of each source: at least 2 for those in use, at most `MOST_SAMPLES`."""
     if isinstance(samples, dict):
         if set(samples) != set(SOURCES):
@@ -94,7 +94,7 @@ def check_samples(samples: Any, sources: tuple[str, ...]) -> dict[str, int]:
     return numbers
 
 
-def check_text(name: str, value: Any) -> str:
+def check_text(name: str, value: object) -> str:
     """Return a text as a str, even if it came from numpy."""
     if not isinstance(value, str):
         raise Sen2ProError(f"{name} must be a text, not {type(value).__name__}: {short_repr(value)}")
@@ -103,7 +103,7 @@ def check_text(name: str, value: Any) -> str:
     return str(value)
 
 
-def _check_visible(name: str, value: Any) -> str:
+def _check_visible(name: str, value: object) -> str:
     text = check_text(name, value)
     if is_blank(text):
         raise Sen2ProError(f"{name} is empty or blank: {short_repr(text)}; leave it out")

@@ -49,16 +49,16 @@ def assert_same_distribution(ours: np.ndarray, reference: np.ndarray) -> None:
 @pytest.mark.parametrize("family", FAMILIES)
 def test_statistics_are_those_of_torch_dropout(family, tokenizer):
     network = build_network(family)
-    model = Sen2Pro(network, tokenizer=tokenizer, samples=600, uncertainty="model")
-    assert_same_distribution(model.sample(SENTENCE, batch_size=200), train_mode_loop(network, tokenizer, 600))
+    model = Sen2Pro(network, tokenizer=tokenizer, samples=300, uncertainty="model")
+    assert_same_distribution(model.sample(SENTENCE, batch_size=150), train_mode_loop(network, tokenizer, 300))
 
 
 @pytest.mark.parametrize("family", [name for name, (*_, only) in FAMILIES.items() if only is not None])
 def test_attention_dropout_alone_is_sampled(family, tokenizer):
     network = build_network(family, **FAMILIES[family][3])
-    model = Sen2Pro(network, tokenizer=tokenizer, samples=400, uncertainty="model")
+    model = Sen2Pro(network, tokenizer=tokenizer, samples=300, uncertainty="model")
     assert {site.kind for site in model.encoder.sites if site.rate} >= {"attention"}
-    assert_same_distribution(model.sample(SENTENCE, batch_size=200), train_mode_loop(network, tokenizer, 400))
+    assert_same_distribution(model.sample(SENTENCE, batch_size=150), train_mode_loop(network, tokenizer, 300))
 
 
 def snapshot(network) -> list:
@@ -111,9 +111,9 @@ def test_the_rate_can_be_overridden_where_the_configuration_says_zero(family, to
     with pytest.raises(Sen2ProError, match=r"pass dropout=0\.1"):
         Sen2Pro(silent, tokenizer=tokenizer, samples=2)
     with pytest.warns(Sen2ProWarning, match="not trained with dropout"):
-        model = Sen2Pro(silent, tokenizer=tokenizer, samples=400, dropout=0.1, uncertainty="model")
+        model = Sen2Pro(silent, tokenizer=tokenizer, samples=300, dropout=0.1, uncertainty="model")
     reference = build_network(family, **dict.fromkeys(off, 0.1))  # the same weights, built with dropout
-    assert_same_distribution(model.sample(SENTENCE, batch_size=200), train_mode_loop(reference, tokenizer, 400))
+    assert_same_distribution(model.sample(SENTENCE, batch_size=150), train_mode_loop(reference, tokenizer, 300))
 
 
 def test_a_network_without_dropout_still_has_data_uncertainty(tokenizer):

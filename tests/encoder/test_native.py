@@ -8,10 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 import torch
-from conftest import FAMILIES, WORDS, build_network, build_tokenizer
+from conftest import FAMILIES, WORDS, build_tokenizer, save_folder, save_pipeline
 from safetensors.torch import load_file, save_file
-from sentence_transformers import SentenceTransformer
-from sentence_transformers.sentence_transformer.modules import Dense, Normalize, Pooling, Transformer
+from sentence_transformers.sentence_transformer.modules import Dense, Normalize, Pooling
 from transformers import BertForMaskedLM, BertTokenizer, MPNetTokenizer, RobertaTokenizer, XLMRobertaTokenizer
 
 from sen2pro import Sen2Pro, Sen2ProError
@@ -24,12 +23,6 @@ from sen2pro.encoder.transformers import LibraryTokenizer, TransformersModel
 NATIVE = ("bert", "roberta", "xlm-roberta", "mpnet", "distilbert")
 TEXTS = [" ".join((WORDS * 2)[i : i + n]) for i, n in enumerate([3, 9, 1, 3, 14, 5, 9, 3, 2, 20])]
 TEXTS += ["the <pad> dog </s> runs", "<unk> zebra [SEP] zoo", ""]
-
-
-def save(folder, family="bert", **changes):
-    build_network(family, **changes).save_pretrained(folder)
-    build_tokenizer().save_pretrained(folder)
-    return folder
 
 
 def is_native(encoder):
@@ -71,17 +64,17 @@ def assert_same_numbers(native, library):
 @pytest.mark.parametrize("pooling", [None, "mean", "cls", "first-last-avg"])
 @pytest.mark.parametrize("family", NATIVE)
 def test_every_family_and_pooling_gives_the_numbers_of_the_libraries(family, pooling, tmp_path, monkeypatch):
-    assert_same_numbers(*both(save(tmp_path, family), monkeypatch, pooling=pooling))
+    assert_same_numbers(*both(save_folder(tmp_path, family), monkeypatch, pooling=pooling))
 
 
 @pytest.mark.parametrize("family", NATIVE)
 def test_a_rate_of_dropout_of_ones_own_gives_the_numbers_of_the_libraries(family, tmp_path, monkeypatch):
     silent = FAMILIES[family][3]
-    assert_same_numbers(*both(save(tmp_path, family, **silent), monkeypatch, dropout=0.3))
+    assert_same_numbers(*both(save_folder(tmp_path, family, **silent), monkeypatch, dropout=0.3))
 
 
 def test_scores_whose_exponential_is_no_number_give_the_numbers_of_the_libraries(tmp_path, monkeypatch):
-    folder = save(tmp_path)
+    folder = save_folder(tmp_path)
     weights = load_file(folder / "model.safetensors")
     weights = {name: tensor * (40 if ".query." in name else 1) for name, tensor in weights.items()}
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
@@ -90,7 +83,7 @@ def test_scores_whose_exponential_is_no_number_give_the_numbers_of_the_libraries
 
 @pytest.mark.parametrize("family", sorted(set(FAMILIES) - set(NATIVE)))
 def test_other_families_are_left_to_the_libraries(family, tmp_path):
-    assert not is_native(Encoder(str(save(tmp_path, family))))
+    assert not is_native(Encoder(str(save_folder(tmp_path, family))))
 
 
 def test_the_real_model_and_a_checkpoint_with_a_task_head_give_the_numbers_of_the_libraries(
@@ -103,12 +96,6 @@ def test_the_real_model_and_a_checkpoint_with_a_task_head_give_the_numbers_of_th
     assert_same_numbers(*both(tmp_path, monkeypatch))
 
 
-def pipeline(folder, *tail, **options):
-    network = Transformer(str(save(folder / "network")), max_seq_length=16)
-    SentenceTransformer(modules=[network, *tail], device="cpu", **options).save_pretrained(str(folder / "whole"))
-    return folder / "whole"
-
-
 @pytest.mark.parametrize(
     ("tail", "options"),
     [
@@ -118,7 +105,7 @@ def pipeline(folder, *tail, **options):
     ],
 )
 def test_a_pipeline_of_sentence_transformers_gives_its_numbers(tail, options, tmp_path, monkeypatch):
-    assert_same_numbers(*both(pipeline(tmp_path, *tail, **options), monkeypatch))
+    assert_same_numbers(*both(save_pipeline(tmp_path, *tail, **options), monkeypatch))
 
 
 @pytest.mark.parametrize(
@@ -132,8 +119,8 @@ def test_a_pipeline_of_sentence_transformers_gives_its_numbers(tail, options, tm
     ],
 )
 def test_other_pipelines_are_left_to_sentence_transformers(tail, tmp_path):
-    assert not is_native(Encoder(str(pipeline(tmp_path, *tail))))
-    save(tmp_path / "plain")
+    assert not is_native(Encoder(str(save_pipeline(tmp_path, *tail))))
+    save_folder(tmp_path / "plain")
     for options in ({"precision": "bfloat16"}, {"tokenizer": str(tmp_path / "plain")}):
         assert not is_native(Encoder(str(tmp_path / "plain"), **options))
 
@@ -158,12 +145,12 @@ def test_other_pipelines_are_left_to_sentence_transformers(tail, tmp_path):
     ],
 )
 def test_a_setting_that_is_not_known_leaves_a_folder_to_the_libraries(file, changes, tmp_path):
-    change(save(tmp_path) / file, **changes)
+    change(save_folder(tmp_path) / file, **changes)
     assert load_native(tmp_path) is None
 
 
 def test_weights_that_are_not_known_leave_a_folder_to_the_libraries(tmp_path):
-    path = save(tmp_path) / "model.safetensors"
+    path = save_folder(tmp_path) / "model.safetensors"
     weights = load_file(path)
     assert load_native(tmp_path) is not None
     for changed in (
@@ -182,7 +169,7 @@ def test_weights_that_are_not_known_leave_a_folder_to_the_libraries(tmp_path):
 
 
 def test_weights_that_somebody_changes_are_the_ones_in_use(tmp_path):
-    model = Sen2Pro(str(save(tmp_path)), samples=2)
+    model = Sen2Pro(str(save_folder(tmp_path)), samples=2)
     before, signature = model.encode(TEXTS[:3]), model.signature()
     source = model.encoder.source  # loads the model of the libraries
     assert is_native(model.encoder)
@@ -196,7 +183,7 @@ def test_weights_that_somebody_changes_are_the_ones_in_use(tmp_path):
 
 
 def test_loading_the_source_does_not_change_what_another_thread_samples(tmp_path, monkeypatch):
-    encoder = Encoder(str(save(tmp_path)), dropout=0.4)
+    encoder = Encoder(str(save_folder(tmp_path)), dropout=0.4)
     tokens, probe, during = encoder.tokenize(TEXTS), TransformersModel._probe, []
 
     def sample():
@@ -217,7 +204,7 @@ def test_loading_the_source_does_not_change_what_another_thread_samples(tmp_path
 
 
 def test_weights_that_changed_on_disk_are_noticed(tmp_path):
-    encoder = Encoder(str(save(tmp_path)))
+    encoder = Encoder(str(save_folder(tmp_path)))
     weights = load_file(tmp_path / "model.safetensors")
     save_file({name: tensor * 2 for name, tensor in weights.items()}, tmp_path / "model.safetensors")
     for _ in range(2):
@@ -288,7 +275,7 @@ def test_a_tokenizer_whose_files_disagree_is_left_to_the_libraries(name, changes
 
 
 def test_two_threads_give_the_bits_of_one(tmp_path):
-    model = Sen2Pro(str(save(tmp_path)), samples=3)
+    model = Sen2Pro(str(save_folder(tmp_path)), samples=3)
     texts = [" ".join(WORDS[: n % 28 + 1]) for n in range(300)]
     before = torch.get_num_threads()
     one, sampled = model.encode_plain(texts), model.sample(texts[:50])

@@ -9,9 +9,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 
 import pytest
-from conftest import FAMILIES, SIZE, build_network, build_tokenizer
-from sentence_transformers import SentenceTransformer
-from sentence_transformers.sentence_transformer.modules import Dense, Pooling, Transformer
+from conftest import FAMILIES, SIZE, build_tokenizer, save_folder, save_pipeline
+from sentence_transformers.sentence_transformer.modules import Dense, Pooling
 from transformers import GPT2Config, GPT2Model
 
 BACKBONES = (
@@ -117,30 +116,20 @@ def hub():
     hub.server.server_close()
 
 
-def put(folder, family="bert", config=None):
-    """Write a folder with the weights of a network, a tokenizer and, if need be, another configuration."""
-    build_network(family).save_pretrained(folder)
-    build_tokenizer().save_pretrained(folder)
-    if config is not None:
-        (folder / "config.json").write_text(json.dumps(config))
+def put(folder, config):
+    """Write a folder with the weights of a network, a tokenizer and another configuration."""
+    (save_folder(folder) / "config.json").write_text(json.dumps(config))
     return folder
-
-
-def pipeline(folder, *tail):
-    """Write a folder of a pipeline of sentence-transformers."""
-    network = Transformer(str(put(folder / "network")), max_seq_length=16)
-    SentenceTransformer(modules=[network, *tail], device="cpu").save_pretrained(str(folder / "whole"))
-    return folder / "whole"
 
 
 @pytest.fixture(scope="module")
 def hostile(tmp_path_factory):
     """Folders that ask for another model, and what an error must say of each."""
     base = tmp_path_factory.mktemp("hostile")
-    folders = {put(base / name, config=config): said for name, (config, said) in HOSTILE.items()}
-    whole = pipeline(base / "whole", Pooling(32))
+    folders = {put(base / name, config): said for name, (config, said) in HOSTILE.items()}
+    whole = save_pipeline(base / "whole", Pooling(32))
     (whole / "config.json").write_text(json.dumps(DPT))
-    inner = pipeline(base / "inner", Pooling(32))
+    inner = save_pipeline(base / "inner", Pooling(32))
     modules = json.loads((inner / "modules.json").read_text())
     (inner / "modules.json").write_text(json.dumps([{**modules[0], "path": "0_Transformer"}, *modules[1:]]))
     files = [path for path in inner.iterdir() if path.is_file() and path.name != "modules.json"]
@@ -152,7 +141,7 @@ def hostile(tmp_path_factory):
     folders |= {whole: "the model type 'dpt'", inner: "0_Transformer cannot be loaded: config.json names the model"}
     about = {"audio_tokenizer_class": "BertModel", "audio_tokenizer_name_or_path": "attacker/sound"}
     for file, content in (("processor_config", {"audio_tokenizer": about}), ("audio_tokenizer_config", about)):
-        folder = pipeline(base / file, Pooling(32, "max"))
+        folder = save_pipeline(base / file, Pooling(32, "max"))
         (folder / "processor_config.json").write_text("{}")
         (folder / f"{file}.json").write_text(json.dumps(content))
         folders[folder] = "which may name files outside the folder"
@@ -173,8 +162,8 @@ def test_the_libraries_cannot_fetch_either_if_such_a_folder_comes_through(hostil
 
 
 def test_models_of_text_load_and_fetch_nothing(hub, tmp_path):
-    folders = [put(tmp_path / family, family) for family in FAMILIES]
-    folders += [pipeline(tmp_path / "p", Pooling(32)), pipeline(tmp_path / "d", Pooling(32), Dense(32, 8))]
+    folders = [save_folder(tmp_path / family, family) for family in FAMILIES]
+    folders += [save_pipeline(tmp_path / "p", Pooling(32)), save_pipeline(tmp_path / "d", Pooling(32), Dense(32, 8))]
     GPT2Model(GPT2Config(vocab_size=SIZE["vocab_size"], n_embd=32, n_layer=2, n_head=4)).save_pretrained(
         tmp_path / "gpt2"
     )
@@ -190,8 +179,8 @@ print(json.dumps(found + [opened(name) for name in sys.argv[1:]]))
 
 def test_a_model_of_the_hub_is_fetched_and_then_no_other(hub, tmp_path):
     hub.folders = {
-        "someone/albert": put(tmp_path / "a", "albert"),
-        "someone/hostile": put(tmp_path / "b", config=DPT),
+        "someone/albert": save_folder(tmp_path / "a", "albert"),
+        "someone/hostile": put(tmp_path / "b", DPT),
     }
     said = hub.run(tmp_path, OPEN_ALL, *hub.folders, "someone/nothing")
     assert said[0] == "loaded"

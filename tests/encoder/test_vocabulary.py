@@ -5,9 +5,8 @@ import shutil
 import numpy as np
 import pytest
 import torch
-from conftest import SIZE, build_network, build_tokenizer
-from sentence_transformers import SentenceTransformer
-from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
+from conftest import SIZE, build_network, build_tokenizer, save_folder, save_pipeline
+from sentence_transformers.sentence_transformer.modules import Pooling
 from test_native import TOKENIZERS, is_native, without_native
 from transformers import AutoTokenizer, ByT5Tokenizer, CanineConfig, CanineModel, CanineTokenizer, T5Config
 from transformers import T5EncoderModel as T5
@@ -24,12 +23,6 @@ def half_copied(folder, target, *without):
     return str(target)
 
 
-def save(folder, tokenizer=None, family="bert", **changes):
-    build_network(family, **changes).save_pretrained(folder)
-    (tokenizer or build_tokenizer()).save_pretrained(folder)
-    return folder
-
-
 CONFIG = "tokenizer_config.json"
 REAL = [("the real model", without) for without in ((), (CONFIG,), ("tokenizer*", "special_tokens_map.json"))]
 OTHERS = [(family, (CONFIG,)) for family in ("albert", "deberta-v2", "t5", "bart", "nomic-bert")]
@@ -42,18 +35,16 @@ def test_a_model_without_its_words_is_refused(name, without, tmp_path):
     if name == "the real model":
         folder = resolve("all-MiniLM-L6-v2")
     elif name == "a pipeline":
-        folder = tmp_path / "whole"
-        network = Transformer(str(save(tmp_path / "network", TOKENIZERS["bert"]())), max_seq_length=16)
-        SentenceTransformer(modules=[network, Pooling(32, "max")], device="cpu").save_pretrained(str(folder))
+        folder = save_pipeline(tmp_path, Pooling(32, "max"), tokenizer=TOKENIZERS["bert"]())
     else:
-        folder = save(tmp_path / "whole", TOKENIZERS.get(name, build_tokenizer)(), name.split()[-1])
+        folder = save_folder(tmp_path / "whole", name.split()[-1], TOKENIZERS.get(name, build_tokenizer)())
     said = r"half knows no words, only .*There is no tokenizer.json. Copy the whole folder"
     with pytest.raises(Sen2ProError, match=said):
         Sen2Pro(half_copied(folder, tmp_path / "half", *without))
 
 
 def test_a_tokenizer_that_was_saved_without_words_is_refused(tmp_path):
-    half = half_copied(save(tmp_path / "whole", TOKENIZERS["bert"]()), tmp_path / "half")
+    half = half_copied(save_folder(tmp_path / "whole", tokenizer=TOKENIZERS["bert"]()), tmp_path / "half")
     empty = AutoTokenizer.from_pretrained(half)
     empty.save_pretrained(half)
     with pytest.raises(Sen2ProError, match=r"knows no words, only '\[CLS\]', .*Copy the whole folder") as told:
@@ -78,7 +69,7 @@ def test_a_tokenizer_of_another_network_is_refused(rows, said, own, tmp_path, mo
     if not own:
         without_native(monkeypatch)
     with pytest.raises(Sen2ProError, match=rf"does not fit the network: it has {said}.*Copy the whole folder"):
-        Sen2Pro(str(save(tmp_path, vocab_size=rows)))
+        Sen2Pro(str(save_folder(tmp_path, vocab_size=rows)))
     network = build_network("bert", vocab_size=rows)
     with pytest.raises(Sen2ProError, match=rf"the tokenizer does not fit the network: it has {said}"):
         Sen2Pro(network, tokenizer=build_tokenizer())
@@ -86,7 +77,7 @@ def test_a_tokenizer_of_another_network_is_refused(rows, said, own, tmp_path, mo
 
 @pytest.mark.parametrize("rows", [ROWS, ROWS + 1, 2 * ROWS])
 def test_more_rows_than_tokens_are_fine(rows, tmp_path, monkeypatch):
-    folder = save(tmp_path, vocab_size=rows)
+    folder = save_folder(tmp_path, vocab_size=rows)
     assert is_native(Encoder(str(folder)))
     without_native(monkeypatch)
     assert not is_native(Encoder(str(folder)))

@@ -88,7 +88,7 @@ async def test_a_short_text_is_in_the_next_batch_whoever_has_a_thousand_waiting(
 
 
 def pending(job, *sizes):
-    """Return a request of units with these numbers of tokens; nobody waits for it."""
+    """Return a request of units with these numbers of tokens, without a future."""
     return PendingRequest(BatchJob((job,), list), list(range(len(sizes))), sizes, future=None)
 
 

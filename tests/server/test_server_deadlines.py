@@ -97,7 +97,7 @@ HOSTILE = {
     "a body of fields": (
         "/v1/embeddings", b'{"input":{' + b",".join(b'"f%d":1' % n for n in range(1_000_000)) + b"}}", {413},
     ),
-    "the most texts of a slow classifier": ("/v1/classify", {"input": MANY}, {504}),
+    "texts for a slow classifier": ("/v1/classify", {"input": MANY}, {504}),
 }  # fmt: skip
 
 

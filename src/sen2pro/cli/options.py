@@ -7,22 +7,21 @@ import reprlib
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import Field, dataclass, fields
-from functools import wraps
+from dataclasses import dataclass
+from functools import cache, wraps
 from inspect import Parameter, Signature, signature
 from itertools import chain
 from pathlib import Path
 from types import NoneType
-from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin, get_type_hints
 
 import typer
-from msgspec import structs
 
 from sen2pro.cli.terminal import Console, in_flags
 from sen2pro.errors import HeadMissing, Sen2ProError, Sen2ProWarning, TruncationWarning, one_of
 from sen2pro.io.atomic import check_path
 from sen2pro.io.rows import LONGEST_LINE
-from sen2pro.settings import CALLER, DATA, Settings, about_setting, option
+from sen2pro.settings import CALLER, DATA, Settings, about, help_of
 
 if TYPE_CHECKING:
     from sen2pro.jobs import Summary
@@ -35,9 +34,8 @@ OneInput = Annotated[
     str, typer.Argument(help=f"{INPUT}; - is standard input. With --workers, a folder or a pattern too.")
 ]
 IN_ONE_PASS = ("model", "head", "pooling", "device", "revision", "trust_remote_code", "allow_pickle")
-_FLAGS = {"model": ("--model", "-m")}
-_ABOUT = {each.name: about_setting(each.type) for each in structs.fields(Settings)}
-NAMES = tuple(name for name in dict.fromkeys(("model", *DATA, *CALLER)) if _ABOUT[name])
+_FLAGS = {"model": ("--model", "-m"), "column": ("--column", "-c")}
+NAMES = tuple(name for name in dict.fromkeys(("model", *DATA, *CALLER)) if name in help_of(Settings))
 COLUMN = "Column with the sentences. (default: text, sentence or the only one)"
 LONGEST = "Maximum number of bytes of a line, or of a field of a table."
 Column = Annotated[str | None, typer.Option("--column", "-c", help=COLUMN)]
@@ -63,33 +61,29 @@ PairMethod = Annotated[
 class Reading:
     """How a command reads a file of sentences: arguments of `sentences`."""
 
-    column: str | None = option(None, COLUMN, flags=("--column", "-c"))
-    id_column: str | None = option(None, "Column with ids. (default: none, or the numbers of the rows)")
-    skip_blank: bool = option(False, "Skip blank sentences.", bool, ("--skip-blank",))
-    longest_line: int = option(LONGEST_LINE, LONGEST, int)
+    column: Annotated[str | None, about(COLUMN)] = None
+    id_column: Annotated[str | None, about("Column with ids. (default: none, or the numbers of the rows)")] = None
+    skip_blank: Annotated[bool, about("Skip blank sentences.")] = False
+    longest_line: Annotated[int, about(LONGEST)] = LONGEST_LINE
 
 
-def _option(each: Field[Any]) -> Parameter:
-    """Return the option of a field that names its type and its help."""
-    return _parameter(each.name, each.default, *(each.metadata[name] for name in ("kind", "help", "flags")))
+@cache
+def _options(kind: type) -> dict[str, Parameter]:
+    """Return the options of a class of settings; a value that has several types is given as text."""
+    hints, helps = get_type_hints(kind), help_of(kind)
+    defaults = {name: each.default for name, each in signature(kind).parameters.items()}
+    return {name: _option(name, hints[name], defaults[name], helps[name]) for name in helps}
 
 
-def _settings() -> dict[str, Parameter]:
-    """Return the options of `Settings`; a value that has several types is given as text."""
-    hints, options = get_type_hints(Settings), {}
-    for each in structs.fields(Settings):
-        name, kinds = each.name, set(get_args(hints[each.name]) or [hints[each.name]]) - {NoneType}
-        kind = kinds.pop() if len(kinds) == 1 and kinds <= {str, bool, int, float} else str
-        flags = (f"--{name.replace('_', '-')}",) if each.default is False else _FLAGS.get(name, ())
-        options[name] = _parameter(name, each.default, kind, _ABOUT[name], flags)
-    return options
-
-
-def _parameter(name: str, default: Any, kind: Any, help: str, flags: Sequence[str]) -> Parameter:
-    default = None if isinstance(default, tuple) else default  # such an option may be given again
+def _option(name: str, hint: Any, default: Any, help: str) -> Parameter:
+    kinds = set(get_args(hint) or [hint]) - {NoneType}
+    kind: Any = kinds.pop() if len(kinds) == 1 and kinds <= {str, bool, int, float} else str
+    if get_origin(hint) is tuple:  # such an option may be given again
+        kind, default = list[str], None
+    flags = (f"--{name.replace('_', '-')}",) if default is False else _FLAGS.get(name, ())
     kind = kind if default is not None else kind | None
-    found = typer.Option(*flags, help=help)
-    return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, found])
+    found = Annotated[kind, typer.Option(*flags, help=help)]
+    return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=found)
 
 
 def with_settings(
@@ -97,18 +91,17 @@ def with_settings(
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Give a command the options of `Settings` (all, or some); it gets them as its argument `settings`.
 
-    `more` names further arguments, each with a dataclass whose fields are options in the same way. Options that were
+    `more` names further arguments, each with a class whose fields are options in the same way. Options that were
     not given, and have no default, are not in it.
     """
     names = [name for name in only or NAMES if name not in without]
-    others = {argument: fields(kind) for argument, kind in (more or {}).items()}
-    of_settings = _settings()
+    others = {argument: _options(kind) for argument, kind in (more or {}).items()}
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         @wraps(command)
         def run(**given: Any) -> None:
             for argument, chosen in others.items():
-                values = {each.name: given.pop(each.name) for each in chosen}
+                values = {name: given.pop(name) for name in chosen}
                 given[argument] = {name: value for name, value in values.items() if value is not None}
             if names:
                 given["settings"] = {name: given.pop(name) for name in names}
@@ -120,8 +113,8 @@ def with_settings(
         own = [each for each in signature(command, eval_str=True).parameters.values() if each.name not in made]
         parameters = [
             *(each.replace(kind=Parameter.KEYWORD_ONLY) for each in own),
-            *map(_option, chain(*others.values())),
-            *(of_settings[name] for name in names),
+            *chain(*(chosen.values() for chosen in others.values())),
+            *(_options(Settings)[name] for name in names),
         ]
         run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
         run.__annotations__ = {each.name: each.annotation for each in parameters}

@@ -8,7 +8,6 @@ import socket
 import sys
 import webbrowser
 from collections.abc import Callable
-from dataclasses import fields
 from os import _exit as exit_without_cleanup
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,12 +17,13 @@ from sen2pro.cli import options
 from sen2pro.cli.terminal import Console
 from sen2pro.errors import Sen2ProError, Sen2ProWarning
 from sen2pro.server.serving import Serving
+from sen2pro.settings import help_of
 
 if TYPE_CHECKING:
     from sen2pro.classification import Sen2ProClassifier
     from sen2pro.server.auth import ApiKeys
 
-_HELP = {each.name: each.metadata["help"] for each in fields(Serving)}
+_HELP = help_of(Serving)
 PortFile = Annotated[str | None, Option(help="File to write the port to, once the server listens.")]
 
 

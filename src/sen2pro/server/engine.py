@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import torch
@@ -11,6 +12,7 @@ import torch
 from sen2pro.calibration.comparison import Comparison
 from sen2pro.encoder.backend import Tokens
 from sen2pro.errors import Sen2ProError
+from sen2pro.estimation.specificity import Specificity
 from sen2pro.gaussian import Gaussian
 from sen2pro.model import Sen2Pro
 from sen2pro.sampling.passes import LARGEST
@@ -34,7 +36,8 @@ _TOKEN = "id", "text", "special", "start", "stop"  # the fields of a token in a 
 _WARM_UP = "A short one.", "A sentence of some more words, so that the network runs once.", "word " * 200
 
 
-class TextGaussian(NamedTuple):
+@dataclass(eq=False)
+class TextGaussian:
     """The Gaussian of one text: mean and variance (k,), total variance, and coverage if a head was used."""
 
     mean: Array
@@ -133,13 +136,12 @@ class Engine:
 
         return _job(run, "comparisons")
 
-    def specificity(self) -> BatchJob[Tokens, dict[str, float]]:
-        """Return the job of specificity: score, score at the length, and value."""
+    def specificity(self) -> BatchJob[Tokens, Specificity]:
+        """Return the job of specificity."""
 
-        def run(tokens: Tokens) -> list[dict[str, float]]:
+        def run(tokens: Tokens) -> list[Specificity]:
             found = self.model.specificity(tokens, show_progress_bar=False)
-            rows = zip(found.score.tolist(), found.at_length.tolist(), found.value.tolist(), strict=True)
-            return [{"score": score, "at_length": at_length, "value": value} for score, at_length, value in rows]
+            return [found[row] for row in range(len(found))]
 
         return _job(run, "specificity")
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 import time
 import traceback
-from collections.abc import Callable
 from functools import lru_cache
 
 import orjson
@@ -36,7 +35,7 @@ class Metrics:
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
         self._requests = self._counter("requests", "Requests that got a response.", "route", "status")
-        self._errors = self._counter("errors", "Requests that were refused or failed, by kind.", "route", "kind")
+        self.errors = self._counter("errors", "Requests that were refused or failed, by kind.", "route", "kind")
         self.cancelled = self._counter("cancelled", "Requests whose client went away.")
         self.truncated = self._counter("truncated_texts", "Texts that were cut to the length that the model takes.")
         self._texts = self._counter("texts", "Texts in requests that succeeded.")
@@ -46,8 +45,8 @@ class Metrics:
         self.batch_tokens = self._histogram("batch_tokens", "Tokens per batch.", _TOKENS)
         self.batch_seconds = self._histogram("batch_seconds", "Time per batch.", _SECONDS)
         self.queue_seconds = self._histogram("queue_seconds", "Time until the first batch of a request.", _SECONDS)
-        self._queue_texts = Gauge("sen2pro_queue_texts", "Texts in the queue.", registry=self.registry)
-        self._queue_tokens = Gauge("sen2pro_queue_tokens", "Tokens in the queue.", registry=self.registry)
+        self.queue_texts = Gauge("sen2pro_queue_texts", "Texts in the queue.", registry=self.registry)
+        self.queue_tokens = Gauge("sen2pro_queue_tokens", "Tokens in the queue.", registry=self.registry)
         # Finding a child by its labels takes longer than counting, and there are few children.
         self._children = lru_cache(maxsize=4096)(
             lambda route, status: (self._requests.labels(route, status), self._seconds.labels(route))
@@ -59,11 +58,6 @@ class Metrics:
     def _histogram(self, name: str, text: str, buckets: tuple[float, ...], *labels: str) -> Histogram:
         return Histogram(f"sen2pro_{name}", text, labels, registry=self.registry, buckets=buckets)
 
-    def watch_queue(self, texts: Callable[[], float], tokens: Callable[[], float]) -> None:
-        """Read the length of the queue from these functions."""
-        self._queue_texts.set_function(texts)
-        self._queue_tokens.set_function(tokens)
-
     def count_request(self, route: str, status: int, seconds: float, texts: int = 0, tokens: int = 0) -> None:
         """Count a request that got a response."""
         requests, latency = self._children(route, str(status))
@@ -72,10 +66,6 @@ class Metrics:
         if texts and status == 200:
             self._texts.inc(texts)
             self._tokens.inc(tokens)
-
-    def count_error(self, route: str, kind: str) -> None:
-        """Count a request that was refused or failed."""
-        self._errors.labels(route, kind).inc()
 
     def page(self) -> bytes:
         """Return all metrics in the format of Prometheus."""

@@ -79,7 +79,7 @@ class ApiRoute(APIRoute):
         seconds, metrics = time.perf_counter() - request.began, request.service.metrics
         metrics.count_request(self.path, status, seconds, request.text_count, request.token_count)
         if error is not None:
-            metrics.count_error(self.path, error.kind)
+            metrics.errors.labels(self.path, error.kind).inc()
         if request.method == "POST":
             LOGGER.info(
                 {

@@ -16,7 +16,7 @@ from sen2pro.estimation.specificity import Specificity
 from sen2pro.search.results import Hit, Result
 from sen2pro.search.stores.protocol import Value
 from sen2pro.server.mapping import MapGroup, MapPoint
-from sen2pro.settings import CERTAINTY, FileSettings, about_setting
+from sen2pro.settings import CERTAINTY, FileSettings, help_of
 from sen2pro.signature import Signature
 
 _MAN, _GUITAR = "A man is playing a guitar.", "Someone plays an instrument."
@@ -29,6 +29,7 @@ Inputs = Annotated[
 ]
 Texts = Annotated[str | Strings, Field(description="a text or a list of texts")]
 Vector = list[float]
+Row = TypeVar("Row")
 
 
 class Lenient(BaseModel):
@@ -59,7 +60,8 @@ def _of_dataclass(kind: type, name: str, **changed: Any) -> Any:
 
 
 _SETTINGS: dict[str, Any] = {
-    each.name: (Any, Field(each.default, description=about_setting(each.type))) for each in structs.fields(FileSettings)
+    each.name: (Any, Field(each.default, description=help_of(FileSettings).get(each.name, "")))
+    for each in structs.fields(FileSettings)
 }
 ServedSettings: Any = create_model("Settings", __doc__="The operator's settings of the encoder.", **_SETTINGS)
 ServedSignature: Any = _of_dataclass(Signature, "Signature")
@@ -92,13 +94,18 @@ class Usage(BaseModel):
     total_tokens: int
 
 
-class Embeddings(BaseModel):
+class Answer(BaseModel, Generic[Row]):
+    """The response of routes below `/v1`: one row per text, pair or query."""
+
+    data: list[Row]
+    model: str
+    usage: Usage
+
+
+class Embeddings(Answer[Embedding]):
     """The response of `/v1/embeddings`."""
 
     object: Literal["list"]
-    data: list[Embedding]
-    model: str
-    usage: Usage
 
 
 class ServedModel(BaseModel):
@@ -218,16 +225,6 @@ class TeiError(BaseModel):
 
 
 # Our own.
-
-Row = TypeVar("Row")
-
-
-class Answer(BaseModel, Generic[Row]):
-    """The response of our own routes: one row per text, pair or query."""
-
-    data: list[Row]
-    model: str
-    usage: Usage
 
 
 class DistributionsRequest(Strict, json_schema_extra=_example(input=[_MAN, "It happened."])):

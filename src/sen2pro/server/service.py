@@ -91,10 +91,8 @@ class Service:
         self.batcher, self.searcher = self.workers = tuple(
             Batcher(budget, serving.queue, serving.window / 1000, self.metrics) for _ in range(2)
         )
-        self.metrics.watch_queue(
-            lambda: sum(worker.waiting for worker in self.workers),
-            lambda: sum(worker.tokens for worker in self.workers),
-        )
+        self.metrics.queue_texts.set_function(lambda: sum(worker.waiting for worker in self.workers))
+        self.metrics.queue_tokens.set_function(lambda: sum(worker.tokens for worker in self.workers))
         self.indexes: Cache[Index] = Cache()  # of documents in requests
         self.classifiers: Cache[Sen2ProClassifier] = Cache()  # of examples in requests
         self.name = serving.served_name or engine.model.encoder.name

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ipaddress
 from dataclasses import dataclass
+from typing import Annotated
 
 from sen2pro.errors import Sen2ProError, one_of, short_repr
-from sen2pro.settings import option
+from sen2pro.settings import about
 from sen2pro.validation import check_text, check_whole
 
 VECTORS = ("plain", "mean")
@@ -25,33 +26,45 @@ class Serving:
     sen2pro.errors.Sen2ProError: unknown vectors 'means'; did you mean 'mean'? It is one of: plain, mean
     """
 
-    host: str = option("127.0.0.1", "Address to listen on. 0.0.0.0 lets other machines in: then give API keys.")
-    port: int = option(8080, "Port to listen on; 0 takes a free one and prints it.", int)
-    served_name: str | None = option(None, "What clients call the model. (default: its name, or that of its folder)")
-    alias: tuple[str, ...] = option(
-        (), "Another name that clients may use, text-embedding-3-small for instance; may be given again.", list[str]
+    host: Annotated[str, about("Address to listen on. 0.0.0.0 lets other machines in: then give API keys.")] = (
+        "127.0.0.1"
     )
-    vectors: str = option("plain", "What embedding routes give: plain (the encoder's own vectors) or mean.")
-    truncate: bool = option(True, "Cut texts that are longer than the model takes, or refuse them.", bool)
-    texts: int = option(2048, "Texts per request.", int)
-    characters: int = option(50_000, "Characters per text.", int)
-    body_bytes: int = option(16 << 20, "Bytes of the body of a request.", int)
-    queue: int = option(16_384, "Texts in the queue; a request that finds no place gets 429.", int)
-    connections: int = option(1024, "Open connections; one more gets 503.", int)
-    batch_tokens: int | None = option(None, "Maximum number of tokens per batch. (default: as fits the model)", int)
-    window: float = option(2.0, "Milliseconds that an idle server waits for more texts if several clients ask.", float)
-    time_limit: float = option(
-        30.0, "Seconds after which a request gets 504; its body must arrive in this time, too.", float
+    port: Annotated[int, about("Port to listen on; 0 takes a free one and prints it.")] = 8080
+    served_name: Annotated[
+        str | None, about("What clients call the model. (default: its name, or that of its folder)")
+    ] = None
+    alias: Annotated[
+        tuple[str, ...],
+        about("Another name that clients may use, text-embedding-3-small for instance; may be given again."),
+    ] = ()
+    vectors: Annotated[str, about("What embedding routes give: plain (the encoder's own vectors) or mean.")] = "plain"
+    truncate: Annotated[bool, about("Cut texts that are longer than the model takes, or refuse them.")] = True
+    texts: Annotated[int, about("Texts per request.")] = 2048
+    characters: Annotated[int, about("Characters per text.")] = 50_000
+    body_bytes: Annotated[int, about("Bytes of the body of a request.")] = 16 << 20
+    queue: Annotated[int, about("Texts in the queue; a request that finds no place gets 429.")] = 16_384
+    connections: Annotated[int, about("Open connections; one more gets 503.")] = 1024
+    batch_tokens: Annotated[int | None, about("Maximum number of tokens per batch. (default: as fits the model)")] = (
+        None
     )
-    grace: float = option(30.0, "Seconds that running requests may take after SIGTERM.", float)
-    allowed_host: tuple[str, ...] = option(
-        (), "Host name under which clients may call, sen2pro.example.org; may be given again. (default: local names "
-        "for a server on 127.0.0.1 without keys, else any)", list[str],
-    )  # fmt: skip
-    cors: tuple[str, ...] = option(
-        (), "Web origin whose pages may call the server, https://example.org; may be given again. (default: none)",
-        list[str],
-    )  # fmt: skip
+    window: Annotated[float, about("Milliseconds that an idle server waits for more texts if several clients ask.")] = (
+        2.0
+    )
+    time_limit: Annotated[
+        float, about("Seconds after which a request gets 504; its body must arrive in this time, too.")
+    ] = 30.0
+    grace: Annotated[float, about("Seconds that running requests may take after SIGTERM.")] = 30.0
+    allowed_host: Annotated[
+        tuple[str, ...],
+        about(
+            "Host name under which clients may call, sen2pro.example.org; may be given again. (default: local "
+            "names for a server on 127.0.0.1 without keys, else any)"
+        ),
+    ] = ()
+    cors: Annotated[
+        tuple[str, ...],
+        about("Web origin whose pages may call the server, https://example.org; may be given again. (default: none)"),
+    ] = ()
 
     def __post_init__(self) -> None:
         """Check every value, and bring it into its one proper form."""

@@ -57,10 +57,7 @@ async def distributions(body: schemas.DistributionsRequest, request: ApiRequest)
     signature = request.engine.model.signature(request.engine.prompt())
     if ARROW in request.headers.get("accept", ""):
         return Response(to_arrow(rows, signature), media_type=ARROW)
-    data = [
-        {"index": i, "mean": row.mean, "variance": row.variance, "total": row.total, "coverage": row.coverage}
-        for i, row in enumerate(rows)
-    ]
+    data = [{"index": i, **vars(row)} for i, row in enumerate(rows)]
     return request.answer(data, object="list", signature=asdict(signature))
 
 
@@ -138,7 +135,7 @@ async def draw_map(body: schemas.MapRequest, request: ApiRequest) -> Response:
     rows = await request.run_texts(engine.distributions(prompt), tokens)
     scores: list[float | None] = [None] * len(tokens)
     if engine.specifies:
-        scores = [row["score"] for row in await request.run_texts(engine.specificity(), tokens)]
+        scores = [row.score for row in await request.run_texts(engine.specificity(), tokens)]
     draw = partial(make_map, tokens.texts, engine.gaussian(rows, prompt), scores)
     points, groups = await request.run_in_thread(draw, "fits")
     return request.answer(points, groups=groups)
