@@ -4,11 +4,18 @@ import json
 
 import pytest
 from test_confidence_cli import LABELLED, rows_of, run, table
-from test_search import TEXTS
 from typer.testing import CliRunner
 
 from sen2pro.cli.app import app
 
+TEXTS = [
+    "To reset your password, open Settings and choose Security.", "We ship to all countries of the European Union.",
+    "Our office is in Lyon, near the station.", "You can pay by card, by invoice or by bank transfer.",
+    "Returns are free within thirty days.", "The battery lasts about ten hours.",
+    "To delete your account, write to support.", "The warranty covers two years.",
+    "The headphones connect by Bluetooth.", "Gift cards never expire.", "Our shop is closed on Sundays.",
+    "The manual is available in twelve languages.",
+]  # fmt: skip
 FAQ = [(f"faq-{i}", text, "en" if i % 2 else "fr", 2000 + i) for i, text in enumerate(TEXTS)]
 
 

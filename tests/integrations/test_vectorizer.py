@@ -70,29 +70,15 @@ def test_scikit_learns_checks_of_transformers_pass(estimator, check):
     check(estimator)
 
 
-@pytest.fixture(scope="module")
-def model(shared_folder):
-    return str(shared_folder)
-
-
-def test_plain_vectors_are_the_default(model):
-    expected = Sen2Pro(model).encode_plain(TEXTS)
-    np.testing.assert_array_equal(Sen2ProVectorizer(model).fit_transform(TEXTS), expected)
-    np.testing.assert_array_equal(Sen2ProVectorizer(model).transform(np.array(TEXTS)), expected)  # without fit
-
-
-def test_means_and_variances_are_those_of_the_gaussians(tiny):
-    g = tiny.encode(TEXTS)
+def test_vectors_are_plain_ones_or_means_and_variances_and_columns_have_names(tiny):
+    plain, g = tiny.encode_plain(TEXTS), tiny.encode(TEXTS)
+    np.testing.assert_array_equal(Sen2ProVectorizer(tiny).fit_transform(TEXTS), plain)
+    np.testing.assert_array_equal(Sen2ProVectorizer(tiny).transform(np.array(TEXTS)), plain)  # without fit
     np.testing.assert_array_equal(Sen2ProVectorizer(tiny, features="mean").transform(TEXTS), g.mean)
-    both = Sen2ProVectorizer(tiny, features="mean+variance", batch_size=3).transform(TEXTS)
-    np.testing.assert_allclose(both, np.hstack([g.mean, g.variance]), atol=1e-6)
-
-
-def test_columns_have_names(tiny):
-    names = Sen2ProVectorizer(tiny).get_feature_names_out()
-    assert names[[0, -1]].tolist() == ["plain0", "plain31"]
-    names = Sen2ProVectorizer(tiny, features="mean+variance").get_feature_names_out()
-    assert names[[0, 31, 32, 63]].tolist() == ["mean0", "mean31", "variance0", "variance31"]
+    both = Sen2ProVectorizer(tiny, features="mean+variance", batch_size=3)
+    np.testing.assert_allclose(both.transform(TEXTS), np.hstack([g.mean, g.variance]), atol=1e-6)
+    assert both.get_feature_names_out()[[0, 31, 32, 63]].tolist() == ["mean0", "mean31", "variance0", "variance31"]
+    assert Sen2ProVectorizer(tiny).get_feature_names_out()[[0, -1]].tolist() == ["plain0", "plain31"]
 
 
 @pytest.mark.parametrize("kind", ["pandas", "polars"])
@@ -114,7 +100,8 @@ def test_a_column_of_a_table_is_texts(tiny):
     assert list(found.index) == list(table.index)
 
 
-def test_a_pipeline_learns_searches_and_is_pickled(model):
+def test_a_pipeline_learns_searches_and_is_pickled(shared_folder):
+    model = str(shared_folder)
     pipeline = make_pipeline(Sen2ProVectorizer(model), LogisticRegression(C=100.0))
     pipeline.fit(TEXTS, LABELS)
     assert pipeline.score(TEXTS, LABELS) > 0.8
@@ -126,33 +113,26 @@ def test_a_pipeline_learns_searches_and_is_pickled(model):
     np.testing.assert_array_equal(pickle.loads(frozen).predict_proba(TEXTS), pipeline.predict_proba(TEXTS))
 
 
-def test_a_clone_shares_the_encoder(model):
-    vectorizer = Sen2ProVectorizer(model).fit(TEXTS)
+def test_a_clone_shares_the_encoder(shared_folder):
+    vectorizer = Sen2ProVectorizer(shared_folder).fit(TEXTS)
     cloned = clone(vectorizer)
     assert cloned.get_params() == vectorizer.get_params()
     assert cloned._encoder() is vectorizer._encoder()
-    assert Sen2ProVectorizer(model)._encoder() is not vectorizer._encoder()
+    assert Sen2ProVectorizer(shared_folder)._encoder() is not vectorizer._encoder()
     cloned.set_params(features="mean")
     assert vectorizer.features == "plain"
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "texts", "said"),
     [
-        ({"features": "varience"}, "unknown features 'varience'"),
-        ({"batch_size": 0}, "batch_size must be at least 1"),
-        ({"model": 3}, "model is a hub id, a folder or a Sen2Pro, not 3"),
+        ({"features": "varience"}, TEXTS, "unknown features 'varience'"),
+        ({"batch_size": 0}, TEXTS, "batch_size must be at least 1"),
+        ({"model": 3}, TEXTS, "model is a hub id, a folder or a Sen2Pro, not 3"),
+        ({}, "a text", "not a single text"), ({}, [], "no texts to fit on"), ({}, ["a", 3], "3"),
+        ({}, ["a", " "], "blank|empty"),
     ],
-)
-def test_wrong_settings_are_refused_when_they_are_used(tiny, settings, said):
+)  # fmt: skip
+def test_wrong_settings_and_texts_are_refused_when_they_are_used(tiny, settings, texts, said):
     with pytest.raises(Sen2ProError, match=said):
-        Sen2ProVectorizer(**{"model": tiny, **settings}).fit(TEXTS)
-
-
-@pytest.mark.parametrize(
-    ("texts", "said"),
-    [("a text", "not a single text"), ([], "no texts to fit on"), (["a", 3], "3"), (["a", " "], "blank|empty")],
-)
-def test_wrong_texts_are_refused(tiny, texts, said):
-    with pytest.raises(Sen2ProError, match=said):
-        Sen2ProVectorizer(tiny).fit(texts)
+        Sen2ProVectorizer(**{"model": tiny, **settings}).fit(texts)

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -18,16 +18,7 @@ from sen2pro.io.gaussians import GaussianBatch, GaussianLike, stream
 from sen2pro.io.shards import outline
 from sen2pro.search.stores.protocol import KEPT, MOST_DIMENSIONS, Document, IndexInfo, Ranking, Value, Where
 from sen2pro.signature import MATTERS, Signature
-from sen2pro.validation import (
-    SOURCES,
-    Array,
-    Array64,
-    as_list,
-    check_sentences,
-    check_text,
-    check_whole,
-    is_whole,
-)
+from sen2pro.validation import SOURCES, Array, Array64, as_list, check_sentences, check_text, check_whole, is_whole
 
 if TYPE_CHECKING:  # a folder is checked before torch is imported
     import pyarrow as pa
@@ -82,16 +73,14 @@ def check_ids(ids: object) -> list[str]:
     >>> check_ids(["a", 7])
     ['a', '7']
     """
-    given = [ids] if isinstance(ids, str) or is_whole(ids) else as_list(ids, "a list of ids")
-    return [_check_id(number, each) for number, each in enumerate(given)]
-
-
-def _check_id(number: int, value: Any) -> str:
-    whole = is_whole(value) and abs(value) < LARGEST_WHOLE
-    id = str(value) if whole else check_text(f"id {number}", value)
-    if not id or len(id) > LONGEST_ID or "\0" in id:
-        raise Sen2ProError(f"id {number} must have 1 to {LONGEST_ID} characters and no NUL, not {short_repr(id)}")
-    return id
+    found = []
+    for number, value in enumerate([ids] if isinstance(ids, str) or is_whole(ids) else as_list(ids, "a list of ids")):
+        whole = is_whole(value) and abs(value) < LARGEST_WHOLE
+        id = str(value) if whole else check_text(f"id {number}", value)
+        if not id or len(id) > LONGEST_ID or "\0" in id:
+            raise Sen2ProError(f"id {number} must have 1 to {LONGEST_ID} characters and no NUL, not {short_repr(id)}")
+        found.append(id)
+    return found
 
 
 def check_metadata(metadata: Iterable[object] | None, rows: int) -> list[dict[str, Value]]:
@@ -103,13 +92,12 @@ def check_metadata(metadata: Iterable[object] | None, rows: int) -> list[dict[st
     Traceback (most recent call last):
     sen2pro.errors.Sen2ProError: a metadata key has 1 to 63 letters, digits and _, and starts with no digit, not 'a.b'
     """
-    return [_check_mapping(each) for each in metadata] if metadata is not None else [{} for _ in range(rows)]
-
-
-def _check_mapping(each: object) -> dict[str, Value]:
-    if not isinstance(each, Mapping):
-        raise Sen2ProError(f"metadata is a dictionary for each text, not {short_repr(each)}")
-    return {check_key(key): check_value(key, value) for key, value in each.items() if value is not None}
+    found: list[dict[str, Value]] = []
+    for each in [{}] * rows if metadata is None else metadata:
+        if not isinstance(each, Mapping):
+            raise Sen2ProError(f"metadata is a dictionary for each text, not {short_repr(each)}")
+        found.append({check_key(key): check_value(key, value) for key, value in each.items() if value is not None})
+    return found
 
 
 def check_where(where: object) -> Where:
@@ -265,12 +253,9 @@ def describe(
     kind = one_of("kind", kind or ("flat" if store is None else "hnsw"), ("flat", "hnsw"))
     check_whole("the number of dimensions", model.dim, 1, MOST_DIMENSIONS)
     return IndexInfo(
-        signature=model.signature(),
-        ranking=ranking,
-        rerank=rerank,
-        dimensions=model.dim,
+        signature=model.signature(), ranking=ranking, rerank=rerank, dimensions=model.dim,
         kind="flat" if kind == "flat" else "hnsw",
-    )
+    )  # fmt: skip
 
 
 def has_gaussians(model: Sen2Pro) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -17,7 +17,7 @@ from sen2pro.calibration.pairs import MatchConfidence
 from sen2pro.errors import Sen2ProError, Sen2ProWarning, short_repr
 from sen2pro.model import Sen2Pro
 from sen2pro.progress import Show, progress
-from sen2pro.search.documents import unit
+from sen2pro.search.documents import length_of, unit
 from sen2pro.search.stores.faiss import library
 from sen2pro.settings import CERTAINTY
 from sen2pro.validation import Array, Array64, check_sentences, parse_fraction
@@ -109,12 +109,14 @@ def find_duplicates(
     if parse_fraction(precision) is None or not 0 < precision < 1:
         raise Sen2ProError(f"precision must be between 0 and 1 (both excluded), not {short_repr(precision)}")
     judge = _judge(model, precision, certainty, confidence)
-    if total is None and isinstance(texts, Sequence):
-        total = len(texts)
-    finder = _Finder(model, judge)
-    with progress(total, show_progress_bar, threshold=_CHUNK, unit="texts", title="comparing") as advance:
-        for chunk in _chunks(texts):
-            finder.add(chunk)
+    if isinstance(texts, str):
+        raise Sen2ProError(f"give a list of texts, not one text: {short_repr(texts)}")
+    finder, rows = _Finder(model, judge), iter(texts)
+    with progress(
+        length_of(texts, total), show_progress_bar, threshold=_CHUNK, unit="texts", title="comparing"
+    ) as advance:
+        while chunk := list(islice(rows, _CHUNK)):
+            finder.add(check_sentences(chunk))
             advance(len(chunk))
     return Duplicates(tuple(finder.kept), tuple(finder.dropped), judge.threshold, judge.rule)
 
@@ -173,20 +175,18 @@ class _Finder:
     def add(self, chunk: list[str]) -> None:
         """Compare more texts."""
         first, self._rows = self._rows, self._rows + len(chunk)
-        fresh: dict[str, int] = {}  # text -> row, of texts that are not there word for word
-        copies: list[tuple[int, str]] = []
+        fresh: dict[str, int] = {}  # text -> its first row, of texts that are not there word for word
         for row, text in enumerate(chunk, first):
-            if text in self._exact or text in fresh:
-                copies.append((row, text))
-            else:
-                fresh[text] = row
+            if text not in self._exact:
+                fresh.setdefault(text, row)
         texts, rows = list(fresh), list(fresh.values())
         vectors = unit(self._model.encode_plain(texts)) if texts else np.empty((0, self._model.dim), np.float32)
         likes = self._resolved(texts, rows, vectors)
-        for text, row in fresh.items():
-            self._exact[text] = likes[row].like if row in likes else row
-        found = [*likes.values(), *(Duplicate(row, self._exact[text], 1.0) for row, text in copies)]
-        self.dropped += sorted(found, key=lambda each: each.row)
+        self._exact |= {text: likes[row].like if row in likes else row for text, row in fresh.items()}
+        for row, text in enumerate(chunk, first):
+            if fresh.get(text) != row:
+                likes[row] = Duplicate(row, self._exact[text], 1.0)
+        self.dropped += [likes[row] for row in sorted(likes)]
 
     def _resolved(self, texts: list[str], rows: list[int], vectors: Array) -> dict[int, Duplicate]:
         """Return which of some texts are duplicates of one that is kept; keep the others."""
@@ -246,11 +246,3 @@ def _within(vectors: Array, numbers: NDArray[np.int64]) -> Iterator[Edge]:
         for other in others:
             if table[own, other] >= _LEAST_COSINE:
                 yield int(numbers[own]), int(numbers[other]), float(table[own, other])
-
-
-def _chunks(texts: Iterable[str]) -> Iterator[list[str]]:
-    if isinstance(texts, str):
-        raise Sen2ProError(f"give a list of texts, not one text: {short_repr(texts)}")
-    rows = iter(texts)
-    while chunk := list(islice(rows, _CHUNK)):
-        yield check_sentences(chunk)
