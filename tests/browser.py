@@ -14,6 +14,8 @@ import shutil
 import subprocess
 import tarfile
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from io import BytesIO
 from pathlib import Path
@@ -108,26 +110,16 @@ def _fetched(folder: Path) -> Browser:
     )
 
 
-class _making:
-    """A folder that appears under its name when it is complete, also if two processes make it at once."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    def __enter__(self) -> Path:
-        self.folder.parent.mkdir(parents=True, exist_ok=True)
-        self.part = Path(tempfile.mkdtemp(dir=self.folder.parent))
-        return self.part
-
-    def __exit__(self, kind: object, *_: object) -> None:
-        try:
-            if kind is None:
-                self.part.rename(self.folder)
-        except OSError:
-            if not self.folder.is_dir():
-                raise
-        finally:
-            shutil.rmtree(self.part, ignore_errors=True)
+@contextmanager
+def _making(folder: Path) -> Iterator[Path]:
+    """Give a folder that appears under its name when it is complete, also if two processes make it at once."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent) as place:
+        new = Path(place, "new")
+        new.mkdir()
+        yield new
+        if not folder.is_dir():
+            new.rename(folder)
 
 
 def _packed(name: str, digest: str) -> bytes:

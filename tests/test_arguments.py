@@ -4,7 +4,6 @@ import datetime
 import decimal
 import fractions
 import warnings
-from functools import partial
 
 import numpy as np
 import pytest
@@ -48,13 +47,6 @@ class Broken:
     __hash__ = object.__hash__
 
 
-def named(value):
-    """Name a case without the address that `short_repr` has of an object: each process must give it the same name."""
-    if callable(value):
-        return getattr(value, "__name__", "check_samples")
-    return "broken" if isinstance(value, Broken) else short_repr(value)
-
-
 class BrokenIterator:
     def __iter__(self):
         raise RuntimeError("broken")
@@ -64,42 +56,55 @@ def table(column):
     return pytest.importorskip("pandas").DataFrame({"text": column})
 
 
-# Texts
+# One argument that is wrong: targets by name -> values, each with what the error says.
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"prompt": b"x"}, "prompt must be a text, not bytes: b'x'"),
-        ({"prompt": 1}, "prompt must be a text, not int"),
-        ({"prompt": ["query: "]}, "prompt must be a text, not list"),
-        ({"prompt": "query \ud800"}, "prompt holds half a surrogate pair"),
-        ({"prompt_name": 3}, "prompt_name must be a text, not int"),
-        ({"prompt_name": np.zeros(2)}, "prompt_name must be a text, not ndarray"),
-        ({"prompt_name": ["query"]}, "prompt_name must be a text, not list"),
+def each(message, *values):
+    """Return values that have one message."""
+    return [(value, message) for value in values]
+
+
+PROMPT_TAKERS = ("encode", "sample", "encode_plain", "encode_sources")
+SENTENCE_TAKERS = ("sentences", "encode", "encode_plain")
+# By the word that an error begins with: what takes an array of numbers.
+ARRAY_TAKERS = {
+    "mean": "mean", "variance": "variance", "log_prob": "x", "whitening fit": "vectors", "whitening apply": "vectors",
+    "estimate": "samples",
+}  # fmt: skip
+NO_ARRAYS = [
+    ("abc", "must be an array of numbers, not 'abc'"),
+    (None, "must be an array of numbers, not None"),
+    ({1.0}, "must be an array of numbers"),
+    (Broken(), "cannot be read as an array of numbers: broken"),
+    ([[1.0, 2.0], [3.0]], "cannot be read as an array"),
+    ([[1.0, 2.0], [3.0, 4j]], "must be numbers, but row 0, dimension 0 is \\(1\\+0j\\)"),
+    ([["True", "False"]], "must be numbers, but row 0, dimension 0 is 'True'"),
+    (np.array([[True, False]]), "must be numbers, but row 0, dimension 0 is True"),
+    (np.array([[1.0, 2.0], [3.0, None]], object), "must be numbers, but row 1, dimension 1 is None"),
+    ([[1.0, decimal.Decimal(2)]], "must be numbers, but row 0, dimension 1 is Decimal"),
+    (np.array([[1, 10**30]], object), "must be numbers, not of type object; turn them into floats"),
+    (np.array([["2020-01-01"]], "datetime64[D]"), "must be numbers, but row 0, dimension 0 is datetime"),
+    ([[1.0, 2.0], [3.0, NAN]], "must be finite, but row 1, dimension 1 is nan"),
+    ([1.0, float("-inf")], "must be finite, but dimension 1 is -inf"),
+    ([[1.0, 1e300]], "must be finite, but row 0, dimension 1 is 1e\\+300; float32 holds numbers up to 3.4e38"),
+    (np.ma.masked_array([[1.0, 2.0]], [[False, True]]), "has masked values"),
+    (torch.ones(2, requires_grad=True), "cannot be read as an array"),
+]
+NO_FLOAT = (fractions.Fraction(10**400), 10**400, Broken(), np.array([0.1, 0.2]))
+NO_ALPHA = (None, NAN, True, False, 0.5j, -0.1, float("inf"), np.array([0.1, 0.2]), [0.5], b"ratio", Broken())
+WRONG = {
+    tuple(f"{name} prompt" for name in PROMPT_TAKERS): [
+        (b"x", "prompt must be a text, not bytes: b'x'"),
+        (1, "prompt must be a text, not int"),
+        (["query: "], "prompt must be a text, not list"),
+        ("query \ud800", "prompt holds half a surrogate pair"),
     ],
-)
-@pytest.mark.parametrize("method", ["encode", "sample", "encode_plain", "encode_sources"])
-def test_a_prompt_is_a_text(tiny, method, options, message):
-    with pytest.raises(Sen2ProError, match=message):
-        getattr(tiny, method)(["the dog"], **options)
-
-
-def test_sentences_come_in_any_order_keeping_container():
-    pandas = pytest.importorskip("pandas")
-    texts = ["the dog", "a cat"]
-    lists = [texts, tuple(texts), np.array(texts), np.array(texts, object), pandas.Series(texts)]
-    for container in [*lists, (text for text in texts), dict.fromkeys(texts).keys()]:
-        found = check_sentences(container)
-        assert found == texts
-        assert {type(text) for text in found} == {str}
-    assert check_sentences("the dog") == check_sentences(np.str_("the dog")) == ["the dog"]
-    assert check_sentences([]) == []
-
-
-@pytest.mark.parametrize(
-    ("sentences", "message"),
-    [
+    tuple(f"{name} prompt_name" for name in PROMPT_TAKERS): [
+        (3, "prompt_name must be a text, not int"),
+        (np.zeros(2), "prompt_name must be a text, not ndarray"),
+        (["query"], "prompt_name must be a text, not list"),
+    ],
+    SENTENCE_TAKERS: [
         ({"the dog", "a cat"}, "not a set: it has no order"),
         (frozenset(["the dog"]), "not a frozenset: it has no order"),
         (5, "give a sentence or a list of sentences, not int"),
@@ -115,30 +120,7 @@ def test_sentences_come_in_any_order_keeping_container():
         (["\u200b \u200d\ufeff\u2060\t\u00a0"], "sentence 0 is empty or blank"),
         (["\0"], "sentence 0 is empty or blank"),
     ],
-)
-def test_what_is_no_list_of_sentences_is_refused(tiny, sentences, message):
-    for function in (check_sentences, tiny.encode, tiny.encode_plain):
-        with pytest.raises(Sen2ProError, match=message):
-            function(sentences)
-
-
-def test_a_nul_or_a_zero_width_letter_inside_a_sentence_does_no_harm(tiny):
-    g = tiny.encode(["the \0 dog", "the\0dog", "the dog\u200b", "👩\u200d🚀 runs"])
-    assert g.shape == (4, 32)
-
-
-def test_an_error_in_the_callers_own_generator_is_passed_on():
-    def lines():
-        yield "the dog"
-        raise OSError("disk gone")
-
-    with pytest.raises(OSError, match="disk gone"):
-        check_sentences(lines())
-
-
-@pytest.mark.parametrize(
-    ("vocabulary", "message"),
-    [
+    ("vocabulary",): [
         ("words", "at least one word, not 'words'"),
         ([], "at least one word"),
         ({"red"}, "not a set: it has no order"),
@@ -155,28 +137,13 @@ def test_an_error_in_the_callers_own_generator_is_passed_on():
         (["re\0d"], "word 0 of the vocabulary holds a NUL"),
         (["red", "\udc00"], "word 1 of the vocabulary holds half a surrogate pair"),
     ],
-)
-def test_a_vocabulary_is_a_list_of_words(vocabulary, message):
-    with pytest.raises(Sen2ProError, match=message):
-        check_vocabulary(vocabulary)
-
-
-def test_a_vocabulary_comes_in_any_order_keeping_container():
-    assert check_vocabulary(None) is None
-    for words in (["red", "blue"], ("red", "blue"), np.array(["red", "blue"]), iter(["red", "blue"])):
-        assert check_vocabulary(words) == ["red", "blue"]
-
-
-@pytest.mark.parametrize(
-    ("labels", "message"),
-    [
+    ("labels",): [
         (["a", "a\0"], r"label of row 1 holds a NUL character: 'a\\x00'"),
         (["a", "\0b"], "label of row 1 holds a NUL"),
         (["a", "\ud800"], "label of row 1 holds half a surrogate pair"),
         ([1, 2**63], "label of row 1 is too large a number: 9223372036854775808"),
-        ([1, -(10**30)], "label of row 1 is too large a number"),
-        ([1, 10**5000], "label of row 1 is too large a number"),
         ([1.0, 1e300], "label of row 1 is too large a number: 1e\\+300"),
+        *each("label of row 1 is too large a number", [1, -(10**30)], [1, 10**5000]),
         ([1.0, 2**53 + 1], "label of row 1 is too large a number"),  # as a float it would be 2**53
         ([1, float("inf")], "row 1 has"),
         ([1, 1j], "row 1 has complex"),
@@ -184,91 +151,118 @@ def test_a_vocabulary_comes_in_any_order_keeping_container():
         (Broken(), "labels cannot be read"),
         ([Broken(), Broken()], "row 0 has a Broken as its label"),
     ],
-)
-def test_labels_that_an_array_would_change_are_refused(labels, message):
-    with pytest.raises(Sen2ProError, match=message):
-        check_labels(labels, 2)
-
-
-def test_labels_at_the_limits_are_kept():
-    assert check_labels([2**63 - 1, -(2**63) + 1], 2).tolist() == [2**63 - 1, -(2**63) + 1]
-    assert check_labels(["ä", "b c"], 2).tolist() == ["ä", "b c"]
-
-
-# Single numbers
-
-
-@pytest.mark.parametrize("metric", METRICS)
-@pytest.mark.parametrize(
-    "alpha",
-    [None, NAN, True, False, 0.5j, -0.1, float("inf"), np.array([0.1, 0.2]), [0.5], b"ratio", Broken()],
-)
-def test_alpha_is_a_number_or_ratio(tiny, metric, alpha):
-    for function in (distance, distance_pairwise):
-        with pytest.raises(Sen2ProError, match="alpha must be a number between 0 and 1 or 'ratio', not"):
-            function(BATCH, BATCH, metric, alpha=alpha)
-    for method in (tiny.similarity, tiny.similarity_pairwise):
-        with pytest.raises(Sen2ProError, match="alpha must be a number"):
-            method(BATCH, BATCH, metric=metric, alpha=alpha)
-
-
-def test_alpha_may_be_of_numpy():
-    for alpha in (np.float32(0.5), np.float64(0.5), fractions.Fraction(1, 2)):
-        np.testing.assert_array_equal(distance(BATCH, BATCH, alpha=alpha), distance(BATCH, BATCH, alpha=0.5))
-    np.testing.assert_array_equal(distance(BATCH, BATCH, alpha=np.int64(1)), distance(BATCH, BATCH, alpha=1))
-
-
-@pytest.mark.parametrize("metric", [None, 3, ["sen2pro"], np.array(["sen2pro", "x"]), b"sen2pro", Broken()])
-def test_a_metric_is_a_text(metric):
-    for function in (distance, distance_pairwise):
-        with pytest.raises(Sen2ProError, match="metric must be a text"):
-            function(BATCH, BATCH, metric)
-
-
-@pytest.mark.parametrize(
-    "samples", [999999999999999999999, MOST_SAMPLES + 1, (15, 10**30), (10**30, 15), 10**5000], ids=short_repr
-)
-def test_too_many_samples_are_refused(bert, tokenizer, samples):
-    with pytest.raises(Sen2ProError, match="is too many; take at most 100000"):
-        check_samples(samples, ("model", "data"))
-    with pytest.raises(Sen2ProError, match="is too many; take at most 100000"):
-        Sen2Pro(bert, tokenizer=tokenizer, samples=samples)
-
-
-NO_FLOAT = (fractions.Fraction(10**400), 10**400, Broken(), np.array([0.1, 0.2]))
-WRONG = {
-    partial(check_samples, sources=("model", "data")): (
-        "samples must be a whole number or a pair",
-        [True, None, "15", 15.0, NAN, (15,), (15, True), np.array([2, 3]), Broken()],
+    tuple(f"{function} alpha of {metric}" for function in ("distance", "pairwise") for metric in METRICS): each(
+        "alpha must be a number between 0 and 1 or 'ratio', not", *NO_ALPHA
     ),
-    check_rate: (
+    ("similarity alpha", "similarity_pairwise alpha"): each("alpha must be a number", *NO_ALPHA),
+    ("distance metric", "pairwise metric"): each(
+        "metric must be a text", None, 3, ["sen2pro"], np.array(["sen2pro", "x"]), b"sen2pro", Broken()
+    ),
+    ("samples",): [
+        *each("is too many; take at most 100000", 10**21, MOST_SAMPLES + 1, (15, 10**30), (10**30, 15), 10**5000),
+        *each(
+            "samples must be a whole number or a pair",
+            True, None, "15", 15.0, NAN, (15,), (15, True), np.array([2, 3]), Broken(),
+        ),
+    ],
+    ("rate",): each(
         "dropout must be a number between 0 and 1",
-        [NAN, float("inf"), True, False, "0.1", 0, 1, 0.0, 1.0, -0.5, 0.5j, [0.1], 1e-9, *NO_FLOAT],
+        NAN, float("inf"), True, False, "0.1", 0, 1, 0.0, 1.0, -0.5, 0.5j, [0.1], 1e-9, *NO_FLOAT,
     ),
-    check_seed: (
-        "seed must be a whole number",
-        [None, True, 1.0, "1", NAN, [1], np.array([1, 2]), 2**128, 10**5000, Broken()],
+    ("seed",): each(
+        "seed must be a whole number", None, True, 1.0, "1", NAN, [1], np.array([1, 2]), 2**128, 10**5000, Broken()
     ),
+    ("batch_size", "encode batch_size"): each(
+        "batch_size must be at least 1 and whole, not",
+        True, False, 0, -1, 1.5, "x", [1], np.array([1, 2]), NAN, Broken(),
+    ),
+    ("coverage",): [
+        ([0.5, NAN], "coverage must be finite, but row 1 is nan"),
+        ([float("inf"), 0.5], "coverage must be finite, but row 0 is inf"),
+        ([0.5], r"coverage must have shape \(2,\), not \(1,\)"),
+        (0.5, r"coverage must have shape \(2,\), not \(\)"),
+        ("high", "coverage must be an array of numbers"),
+        ([True, False], "coverage must be numbers, but row 0 is True"),
+    ],
+    ("signature",): each("signature must be a Signature or None, not", "model:x", {}, 1, np.zeros(3)),
+    ("concatenate",): [
+        (None, "give a list of Gaussians, not NoneType"),
+        (1, "give a list of Gaussians, not int"),
+        (BATCH[0], "give a list of Gaussians, not Gaussian"),
+        ([1], "number 0 is int: 1"),
+        ([BATCH, BATCH.mean], "number 1 is ndarray"),
+        ({"a": BATCH}, "not dict"),
+        (BrokenIterator(), "not BrokenIterator"),
+    ],
+    ("sample n",): each(
+        "n must be a whole number between 0 and", -1, 1.5, True, None, "3", NAN, 10**30, [3], Broken()
+    ),
+    ("sample seed",): each("seed must be a whole number", "x", -1, 1.5, None, 10**5000, Broken()),
+    ("log_prob",): [(np.zeros((3, 3)), r"x of shape \(3, 3\) does not fit Gaussians of shape \(2, 3\)")],
+    ("estimate",): each(
+        r"samples must have shape \(..., N, k\)", *map(np.zeros, [(), (3,), (0, 3), (3, 0), (2, 0, 3)])
+    ),
+    ("estimator",): [
+        *each("estimator must be a text", None, ["full"], b"full"),
+        ("banded(99999999999999999999999)", "give the number of bands, for instance 'banded\\(3\\)', not"),
+        *each("give the number of bands", f"banded({'9' * 5000})", "banded(²)", "banded(-1)", "banded(1.5)"),
+        ("full\ud800", "estimator holds half a surrogate pair"),
+    ],
+    ("whitening dim",): each(
+        "dim must be a whole number between 1 and 3, not",
+        0, 4, -1, 1.5, 2.0, "2", True, NAN, [2], 10**30, np.array([1, 2]), Broken(),
+    ),
+    ("whitening fit",): [
+        *each("all the same", np.ones((5, 3)), np.full((5, 3), 0.1), np.zeros((5, 0))),
+        *each(
+            "scale them to numbers of ordinary size",
+            *(np.random.default_rng(0).normal(size=(20, 3)) * scale for scale in (1e-36, 1e37)),
+        ),
+    ],
+    ("whitening apply",): [(1.0, "takes vectors of 3 dimensions, not a single number")],
+    ("mean and variance",): [
+        ((1.0, 1.0), "one shape"),
+        *each("at least one dimension", ([], []), (np.zeros((3, 0)),) * 2),
+        (([[1.0], [1.0]], [[1.0], [-2.0]]), "cannot be negative, but row 1, dimension 0 is -2.0"),
+        (([1.0], [1.0], None, NAN), "coverage must be finite, but it is nan"),
+    ],
 }  # fmt: skip
+CASES = [(target, *case) for names, cases in WRONG.items() for target in names for case in cases]
+CASES += [
+    (target, value, f"{name} {message.replace('row', 'sample') if name == 'samples' else message}")
+    for target, name in ARRAY_TAKERS.items() for value, message in NO_ARRAYS
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("check", "message", "value"),
-    [(check, message, value) for check, (message, values) in WRONG.items() for value in values],
-    ids=named,
-)
-def test_a_single_number_of_another_kind_is_refused(check, message, value):
-    with pytest.raises(Sen2ProError, match=message):
-        check(value)
+@pytest.mark.parametrize("number", range(len(CASES)), ids=lambda number: f"{CASES[number][0]}-{number}")
+def test_a_wrong_argument_is_refused_and_named(tiny, number):
+    target, value, message = CASES[number]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(Sen2ProError, match=message):
+            more_targets(tiny)[target](value)
 
 
-def test_single_numbers_may_be_of_numpy():
-    assert check_samples((np.int64(2), np.uint8(3)), ("model", "data")) == {"model": 2, "data": 3}
-    assert check_samples(MOST_SAMPLES, ("model",))["model"] == MOST_SAMPLES
-    assert check_rate(None) is None
-    for rate in (0.25, np.float32(0.25), np.float16(0.25), np.float64(0.25), fractions.Fraction(1, 4)):
-        assert check_rate(rate) == 0.25
-        assert type(check_rate(rate)) is float
+def more_targets(model):
+    """Return `targets`, and those that only the table above has."""
+    texts = ["the dog"]
+    found = {
+        "mean and variance": lambda v: Gaussian(*v),
+        "similarity_pairwise alpha": lambda v: model.similarity_pairwise(BATCH, BATCH, alpha=v),
+    }
+    for name in PROMPT_TAKERS:
+        for option in ("prompt", "prompt_name"):
+            found[f"{name} {option}"] = lambda v, name=name, option=option: getattr(model, name)(texts, **{option: v})
+    for metric in METRICS:
+        found[f"distance alpha of {metric}"] = lambda v, metric=metric: distance(BATCH, BATCH, metric, alpha=v)
+        found[f"pairwise alpha of {metric}"] = lambda v, metric=metric: distance_pairwise(BATCH, BATCH, metric, alpha=v)
+    return {**targets(model), **found}
+
+
+@pytest.mark.parametrize("index", [None, True, [[0, 1], [1, 0]], Broken(), [[0], [0, 1]]])
+def test_a_batch_is_indexed_by_sentence(index):
+    with pytest.raises(TypeError):
+        BATCH[index]
 
 
 @pytest.mark.parametrize(
@@ -280,172 +274,13 @@ def test_samples_of_the_command_line_are_digits(text):
         parse_samples(text)
 
 
-def test_a_large_or_negative_seed_works(bert, tokenizer):
-    for seed in (10**30, -1, -(10**30), np.int64(-5), 2**128 - 1):
-        model = Sen2Pro(bert, tokenizer=tokenizer, samples=2, seed=seed)
-        assert model.encode("the dog runs").signature.seed == str(int(seed))
+def test_an_error_in_the_callers_own_generator_is_passed_on():
+    def lines():
+        yield "the dog"
+        raise OSError("disk gone")
 
-
-@pytest.mark.parametrize("batch_size", [True, False, 0, -1, 1.5, "x", [1], np.array([1, 2]), NAN, Broken()])
-def test_a_batch_size_is_a_positive_whole_number(tiny, batch_size):
-    with pytest.raises(Sen2ProError, match="batch_size must be at least 1 and whole, not"):
-        check_batch_size(batch_size)
-    with pytest.raises(Sen2ProError, match="batch_size must be at least 1"):
-        tiny.encode(["the dog"], batch_size=batch_size)
-
-
-def test_a_huge_batch_size_is_one_batch(tiny):
-    np.testing.assert_allclose(
-        tiny.encode(["the dog"], batch_size=10**30).mean, tiny.encode(["the dog"]).mean, atol=1e-6
-    )
-
-
-# Arrays
-
-
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        ("abc", "must be an array of numbers, not 'abc'"),
-        (None, "must be an array of numbers, not None"),
-        ({1.0}, "must be an array of numbers"),
-        (Broken(), "cannot be read as an array of numbers: broken"),
-        ([[1.0, 2.0], [3.0]], "cannot be read as an array"),
-        ([[1.0, 2.0], [3.0, 4j]], "must be numbers, but row 0, dimension 0 is \\(1\\+0j\\)"),
-        ([["True", "False"]], "must be numbers, but row 0, dimension 0 is 'True'"),
-        (np.array([[True, False]]), "must be numbers, but row 0, dimension 0 is True"),
-        (np.array([[1.0, 2.0], [3.0, None]], object), "must be numbers, but row 1, dimension 1 is None"),
-        ([[1.0, decimal.Decimal(2)]], "must be numbers, but row 0, dimension 1 is Decimal"),
-        (np.array([[1, 10**30]], object), "must be numbers, not of type object; turn them into floats"),
-        (np.array([["2020-01-01"]], "datetime64[D]"), "must be numbers, but row 0, dimension 0 is datetime"),
-        ([[1.0, 2.0], [3.0, NAN]], "must be finite, but row 1, dimension 1 is nan"),
-        ([1.0, float("-inf")], "must be finite, but dimension 1 is -inf"),
-        ([[1.0, 1e300]], "must be finite, but row 0, dimension 1 is 1e\\+300; float32 holds numbers up to 3.4e38"),
-        (np.ma.masked_array([[1.0, 2.0]], [[False, True]]), "has masked values"),
-        (torch.ones(2, requires_grad=True), "cannot be read as an array"),
-    ],
-)
-def test_what_is_no_array_of_numbers_is_refused_with_its_place(values, message):
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        with pytest.raises(Sen2ProError, match="mean " + message):
-            Gaussian(values, values)
-        with pytest.raises(Sen2ProError, match="variance " + message):
-            Gaussian([[1.0, 2.0]], values)
-        with pytest.raises(Sen2ProError, match="x " + message):
-            Gaussian([[1.0, 2.0]], [[1.0, 2.0]]).log_prob(values)
-        with pytest.raises(Sen2ProError, match="vectors " + message):
-            Whitening.fit(values)
-        with pytest.raises(Sen2ProError, match="vectors " + message):
-            WHITE.apply(values)
-        with pytest.raises(Sen2ProError, match="samples " + message.replace("row", "sample")):
-            estimate(values)
-
-
-@pytest.mark.parametrize(
-    ("mean", "variance", "message"),
-    [
-        (1.0, 1.0, "one shape"),
-        ([], [], "at least one dimension"),
-        (np.zeros((3, 0)), np.zeros((3, 0)), "at least one dimension"),
-        ([[1.0], [1.0]], [[1.0], [-2.0]], "cannot be negative, but row 1, dimension 0 is -2.0"),
-    ],
-)
-def test_what_is_not_a_gaussian_is_named(mean, variance, message):
-    with pytest.raises(Sen2ProError, match=message):
-        Gaussian(mean, variance)
-
-
-def test_a_gaussian_is_made_of_any_real_numbers():
-    for dtype in ("f2", "f4", "f8", "g", "i1", "u8", ">f4", ">i2"):
-        assert Gaussian(np.ones((2, 3), dtype), np.ones((2, 3), dtype)).mean.dtype == np.float32
-    assert Gaussian(torch.ones(3), (1, 2, 3)).shape == (3,)
-    assert Gaussian([LARGEST], [LARGEST]).mean == [LARGEST]
-
-
-@pytest.mark.parametrize(
-    ("coverage", "message"),
-    [
-        ([0.5, NAN], "coverage must be finite, but row 1 is nan"),
-        ([float("inf"), 0.5], "coverage must be finite, but row 0 is inf"),
-        ([0.5], r"coverage must have shape \(2,\), not \(1,\)"),
-        (0.5, r"coverage must have shape \(2,\), not \(\)"),
-        ("high", "coverage must be an array of numbers"),
-        ([True, False], "coverage must be numbers, but row 0 is True"),
-    ],
-)
-def test_a_coverage_is_a_number_a_row(coverage, message):
-    with pytest.raises(Sen2ProError, match=message):
-        Gaussian(BATCH.mean, BATCH.variance, coverage=coverage)
-
-
-def test_a_coverage_of_one_gaussian_is_one_number():
-    with pytest.raises(Sen2ProError, match="coverage must be finite, but it is nan"):
-        Gaussian([1.0], [1.0], coverage=NAN)
-
-
-@pytest.mark.parametrize("wrong", ["model:x", {}, 1, np.zeros(3)])
-def test_a_signature_is_a_signature(wrong):
-    with pytest.raises(Sen2ProError, match="signature must be a Signature or None, not"):
-        Gaussian([1.0], [1.0], wrong)
-    assert Gaussian([1.0], [1.0], signature()).signature == signature()
-
-
-@pytest.mark.parametrize(
-    ("parts", "message"),
-    [
-        (None, "give a list of Gaussians, not NoneType"),
-        (1, "give a list of Gaussians, not int"),
-        (BATCH[0], "give a list of Gaussians, not Gaussian"),
-        ([1], "number 0 is int: 1"),
-        ([BATCH, BATCH.mean], "number 1 is ndarray"),
-        ({"a": BATCH}, "not dict"),
-        (BrokenIterator(), "not BrokenIterator"),
-    ],
-)
-def test_what_is_no_list_of_gaussians_is_refused(parts, message):
-    with pytest.raises(Sen2ProError, match=message):
-        Gaussian.concatenate(parts)
-
-
-def test_gaussians_may_come_from_a_generator():
-    assert Gaussian.concatenate(BATCH[i] for i in range(2)) == BATCH
-
-
-@pytest.mark.parametrize("index", [None, True, [[0, 1], [1, 0]], Broken(), [[0], [0, 1]]])
-def test_a_batch_is_indexed_by_sentence(index):
-    with pytest.raises(TypeError):
-        BATCH[index]
-
-
-@pytest.mark.parametrize("n", [-1, 1.5, True, None, "3", NAN, 10**30, [3], Broken()])
-def test_a_number_of_draws_is_whole(n):
-    with pytest.raises(Sen2ProError, match="n must be a whole number between 0 and"):
-        BATCH.sample(n)
-
-
-@pytest.mark.parametrize("seed", ["x", -1, 1.5, None, 10**5000, Broken()], ids=named)
-def test_a_seed_of_draws_is_whole(seed):
-    with pytest.raises(Sen2ProError, match="seed must be a whole number"):
-        BATCH.sample(seed=seed)
-
-
-def test_draws_with_numbers_of_numpy():
-    np.testing.assert_array_equal(BATCH.sample(np.int64(2), np.uint8(3)), BATCH.sample(2, 3))
-    assert BATCH.sample(0).shape == (2, 0, 3)
-    assert BATCH.sample(seed=10**30).shape == (2, 1, 3)
-
-
-def test_a_point_that_does_not_fit_is_refused():
-    with pytest.raises(Sen2ProError, match=r"x of shape \(3, 3\) does not fit Gaussians of shape \(2, 3\)"):
-        BATCH.log_prob(np.zeros((3, 3)))
-    assert np.isfinite(BATCH.log_prob([LARGEST, -LARGEST, 0.0])).all()
-
-
-@pytest.mark.parametrize("shape", [(), (3,), (0, 3), (3, 0), (2, 0, 3)])
-def test_samples_have_a_shape(shape):
-    with pytest.raises(Sen2ProError, match=r"samples must have shape \(..., N, k\)"):
-        estimate(np.zeros(shape))
+    with pytest.raises(OSError, match="disk gone"):
+        check_sentences(lines())
 
 
 def test_a_bad_sample_is_named_with_its_sentence():
@@ -457,55 +292,67 @@ def test_a_bad_sample_is_named_with_its_sentence():
         estimate(samples[None])
 
 
-@pytest.mark.parametrize(
-    ("estimator", "message"),
-    [
-        (None, "estimator must be a text"),
-        (["full"], "estimator must be a text"),
-        (b"full", "estimator must be a text"),
-        ("banded(99999999999999999999999)", "give the number of bands, for instance 'banded\\(3\\)', not"),
-        (f"banded({'9' * 5000})", "give the number of bands"),
-        ("banded(²)", "give the number of bands"),
-        ("banded(-1)", "give the number of bands"),
-        ("banded(1.5)", "give the number of bands"),
-        ("full\ud800", "estimator holds half a surrogate pair"),
-    ],
-)
-def test_an_estimator_is_one_of_those_there_are(estimator, message):
-    with pytest.raises(Sen2ProError, match=message):
-        estimate(np.zeros((3, 2)), estimator)
-
-
-def test_more_bands_than_dimensions_are_all():
-    samples = np.random.default_rng(0).normal(size=(9, 4))
-    np.testing.assert_array_equal(estimate(samples, "banded(999999999)")[1], estimate(samples, "full")[1])
-
-
-@pytest.mark.parametrize("dim", [0, 4, -1, 1.5, 2.0, "2", True, NAN, [2], 10**30, np.array([1, 2]), Broken()])
-def test_a_dim_of_whitening_is_whole(dim):
-    with pytest.raises(Sen2ProError, match="dim must be a whole number between 1 and 3, not"):
-        Whitening.fit(np.eye(3), dim=dim)
-
-
-@pytest.mark.parametrize("vectors", [np.ones((5, 3)), np.full((5, 3), 0.1), np.zeros((5, 0))])
-def test_whitening_takes_vectors_that_differ(vectors):
-    with pytest.raises(Sen2ProError, match="all the same"):
-        Whitening.fit(vectors)
-
-
-@pytest.mark.parametrize("scale", [1e-36, 1e37])
-def test_whitening_takes_numbers_of_ordinary_size(scale):
-    with pytest.raises(Sen2ProError, match="scale them to numbers of ordinary size"):
-        Whitening.fit(np.random.default_rng(0).normal(size=(20, 3)) * scale)
-
-
-def test_whitening_never_gives_nan():
-    with pytest.raises(Sen2ProError, match="takes vectors of 3 dimensions, not a single number"):
-        WHITE.apply(1.0)
+def test_whitening_that_goes_beyond_float32_is_refused():
     steep = Whitening(np.zeros(3, np.float32), np.full((3, 3), 1e10, np.float32))
     with pytest.raises(Sen2ProError, match="vectors, whitened, must be finite, but row 0, dimension 0 is"):
         steep.apply(np.array([[LARGEST, -LARGEST, 0.0]], np.float32))
+
+
+# Odd arguments that are right.
+
+
+def test_texts_words_and_labels_come_in_any_list():
+    pandas = pytest.importorskip("pandas")
+    texts = ["the dog", "a cat"]
+    lists = [texts, tuple(texts), np.array(texts), np.array(texts, object), pandas.Series(texts)]
+    for container in [*lists, (text for text in texts), dict.fromkeys(texts).keys()]:
+        found = check_sentences(container)
+        assert found == texts
+        assert {type(text) for text in found} == {str}
+    assert check_sentences("the dog") == check_sentences(np.str_("the dog")) == ["the dog"]
+    assert check_sentences([]) == []
+    assert check_vocabulary(None) is None
+    for words in (["red", "blue"], ("red", "blue"), np.array(["red", "blue"]), iter(["red", "blue"])):
+        assert check_vocabulary(words) == ["red", "blue"]
+    assert check_labels([2**63 - 1, -(2**63) + 1], 2).tolist() == [2**63 - 1, -(2**63) + 1]
+    assert check_labels(["ä", "b c"], 2).tolist() == ["ä", "b c"]
+
+
+def test_a_model_takes_odd_letters_large_seeds_and_huge_batches(tiny, bert, tokenizer):
+    assert tiny.encode(["the \0 dog", "the\0dog", "the dog\u200b", "👩\u200d🚀 runs"]).shape == (4, 32)
+    one = tiny.encode(["the dog"])
+    np.testing.assert_allclose(tiny.encode(["the dog"], batch_size=10**30).mean, one.mean, atol=1e-6)
+    for seed in (10**30, -1, -(10**30), np.int64(-5), 2**128 - 1):
+        model = Sen2Pro(bert, tokenizer=tokenizer, samples=2, seed=seed)
+        assert model.encode("the dog runs").signature.seed == str(int(seed))
+
+
+def test_numbers_may_be_of_numpy():
+    for alpha in (np.float32(0.5), np.float64(0.5), fractions.Fraction(1, 2)):
+        np.testing.assert_array_equal(distance(BATCH, BATCH, alpha=alpha), distance(BATCH, BATCH, alpha=0.5))
+    np.testing.assert_array_equal(distance(BATCH, BATCH, alpha=np.int64(1)), distance(BATCH, BATCH, alpha=1))
+    assert check_samples((np.int64(2), np.uint8(3)), ("model", "data")) == {"model": 2, "data": 3}
+    assert check_samples(MOST_SAMPLES, ("model",))["model"] == MOST_SAMPLES
+    assert check_rate(None) is None
+    for rate in (0.25, np.float32(0.25), np.float16(0.25), np.float64(0.25), fractions.Fraction(1, 4)):
+        assert check_rate(rate) == 0.25
+        assert type(check_rate(rate)) is float
+    np.testing.assert_array_equal(BATCH.sample(np.int64(2), np.uint8(3)), BATCH.sample(2, 3))
+    assert BATCH.sample(0).shape == (2, 0, 3)
+    assert BATCH.sample(seed=10**30).shape == (2, 1, 3)
+
+
+def test_arrays_may_be_of_any_real_numbers():
+    for dtype in ("f2", "f4", "f8", "g", "i1", "u8", ">f4", ">i2"):
+        assert Gaussian(np.ones((2, 3), dtype), np.ones((2, 3), dtype)).mean.dtype == np.float32
+    assert Gaussian(torch.ones(3), (1, 2, 3)).shape == (3,)
+    assert Gaussian([LARGEST], [LARGEST]).mean == [LARGEST]
+    assert np.isfinite(BATCH.log_prob([LARGEST, -LARGEST, 0.0])).all()
     np.testing.assert_array_equal(WHITE.apply([[1.0, 2.0, 3.0]]), WHITE.apply(np.array([[1.0, 2.0, 3.0]])))
+    assert Gaussian([1.0], [1.0], signature()).signature == signature()
+    assert Gaussian.concatenate(BATCH[i] for i in range(2)) == BATCH
+    samples = np.random.default_rng(0).normal(size=(9, 4))
+    np.testing.assert_array_equal(estimate(samples, "banded(999999999)")[1], estimate(samples, "full")[1])
 
 
 # Distances of any Gaussians

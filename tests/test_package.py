@@ -35,12 +35,11 @@ def test_every_public_name_can_be_imported_and_is_documented():
         _ = sen2pro.nothing
 
 
-def test_version_and_changelog_agree():
-    changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
-    assert f"## {sen2pro.__version__}" in changelog
-
-
-def test_the_laboratory_has_the_same_version():
-    laboratory = (ROOT / "lab" / "pyproject.toml").read_text(encoding="utf-8")
-    assert f'version = "{sen2pro.__version__}"' in laboratory
-    assert f"]=={sen2pro.__version__}" in laboratory
+def test_changelog_citation_and_laboratory_have_the_same_version():
+    version = sen2pro.__version__
+    files = {
+        "CHANGELOG.md": [f"## {version}"], "CITATION.cff": [f"\nversion: {version}\n"],
+        "lab/pyproject.toml": [f'version = "{version}"', f"]=={version}"],
+    }  # fmt: skip
+    for name, said in files.items():
+        assert all(each in (ROOT / name).read_text(encoding="utf-8") for each in said), name

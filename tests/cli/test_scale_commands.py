@@ -19,7 +19,7 @@ from scale_runs import (
 )
 from search_stores import Server
 from test_cli import run
-from test_killed_runs import spawn, stop, units, wait_for
+from test_killed_runs import Forked, units
 
 from sen2pro import Sen2Pro, Sen2ProError, Sen2ProWarning
 from sen2pro.cli import options
@@ -104,6 +104,11 @@ def test_predictions_are_the_same_with_workers(classifier, shared_folder, tmp_pa
     result = run(*predict, "--encoded", "--id-column", "id")
     assert result.exit_code == 0, result.output
     assert (tmp_path / "c.csv").read_bytes() == (tmp_path / "b.csv").read_bytes()
+    damaged = tmp_path / "g" / "shard-000000.parquet"
+    damaged.write_bytes(bytes(byte ^ (255 * (place == 200)) for place, byte in enumerate(damaged.read_bytes())))
+    result = run(*predict, "--encoded", "--id-column", "id", "--overwrite")
+    assert (result.exit_code, "shard-000000.parquet" in result.output.replace("\n", "")) == (2, True), result.output
+    assert (tmp_path / "c.csv").read_bytes() == (tmp_path / "b.csv").read_bytes()
 
 
 def test_an_empty_input_leaves_nothing(classifier, shared_folder, tmp_path):
@@ -130,7 +135,7 @@ def test_shards_for_somebody_else_are_kept_until_they_were_used(model, tmp_path,
     with pytest.raises(ZeroDivisionError), shards_for(model, source, output) as summary:
         assert (summary.resumed, summary.report.rows) == (512, 1000)
         1 / 0  # noqa: B018
-    assert f"The 1,000 encoded rows are kept in {output}.parts. Run the same command again" in caplog.text
+    assert f"1,000 of 1,000 rows are kept in {output}.parts. Run the same command again" in caplog.text
     encode_files(model, source, tmp_path / "expected", shards=True)
     with shards_for(model, source, output) as summary:
         assert summary.resumed == 1000
@@ -158,14 +163,14 @@ def test_a_stopped_prediction_resumes(classifier, shared_folder, tmp_path):
     """Kills are in tests/jobs."""
     source, output = write_lines(tmp_path / "in.txt", some_texts(3000)), tmp_path / "out.jsonl"
     arguments = ("classify", "predict", classifier, source, output, "-m", shared_folder, "--workers", "2")
-    process = spawn(*arguments)
-    wait_for(process, lambda: units(tmp_path))
-    _, errors = stop(process, signal.SIGINT)
-    assert process.returncode == 130, errors
-    assert "Run the same command again to resume" in errors
+    process = Forked(*arguments)
+    process.wait_for(lambda: units(tmp_path))
+    code, told = process.end(signal.SIGINT)
+    assert code == 130, told
+    assert "Run the same command again to resume" in told
     assert names(tmp_path) == ["in.txt", "out.jsonl.parts"]
-    again = spawn(*arguments)
-    assert (again.wait(120), len(output.read_text().splitlines())) == (0, 3000)
+    assert run(*arguments).exit_code == 0
+    assert len(output.read_text().splitlines()) == 3000
     assert names(tmp_path) == ["in.txt", "out.jsonl"]
 
 

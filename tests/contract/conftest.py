@@ -26,9 +26,9 @@ def golden(request, goldens):
     """A function that compares a value with the golden of this test; `about` names method, seed and head."""
     write = request.config.getoption("--write-golden", False)
 
-    def check(value, about, *, tolerance=TOLERANCE):
+    def check(value, about, *, name=request.node.name, tolerance=TOLERANCE):
         assert set(about) == {"method", "seed", "head"}
-        goldens.check(request.node.name, about, value, tolerance, write)
+        goldens.check(name, about, value, tolerance, write)
 
     return check
 

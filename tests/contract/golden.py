@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import json
 import math
 import warnings
@@ -18,6 +17,11 @@ FOLDER = HERE / "goldens"
 TOLERANCE = 1e-5
 _DIGITS, _FIRST, _SHORT, _WIDTH = 7, 5, 8, 120
 _LEAST = 0.1  # numbers below it are compared as if they were this large
+
+
+def cases(name):
+    """Read the cases of `cases/NAME.json`."""
+    return json.loads((HERE / "cases" / f"{name}.json").read_text(encoding="utf-8"))
 
 
 def plain(value):
@@ -104,16 +108,21 @@ def noted():
         yield caught
 
 
-def refused(call, *arguments, **options):
+def refused(call):
     """Return the type of the error that a call raises; Sen2ProError stands for all of its kinds."""
     try:
         with noted():
-            call(*arguments, **options)
+            call()
     except api.Sen2ProError:
         return "Sen2ProError"
     except Exception as error:
         return type(error).__name__
     return None
+
+
+def all_refused(**calls):
+    """Return the types of the errors of some calls, by their names with spaces."""
+    return {name.replace("_", " "): refused(call) for name, call in calls.items()}
 
 
 class Goldens:
@@ -137,10 +146,10 @@ class Goldens:
         assert not wrong, "\n".join([f"{len(wrong)} differences from the golden {name}:", *wrong[:20]])
 
     def stale(self):
-        """Return the names of entries whose test is gone."""
-        tree = ast.parse((HERE / f"{self.module}.py").read_text(encoding="utf-8"))
-        tests = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
-        return [name for name in self.entries if name.partition("[")[0] not in tests]
+        """Return the names of entries that neither the test module nor its cases name."""
+        places = (HERE / f"{self.module}.py", HERE / "cases" / f"{self.module.removeprefix('test_')}.json")
+        text = "".join(place.read_text(encoding="utf-8") for place in places if place.exists())
+        return [name for name in self.entries if name.partition("[")[0].removeprefix("test_") not in text]
 
     def save(self):
         """Write all entries, if one was changed."""

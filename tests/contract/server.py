@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import signal
-import time
 from contextlib import contextmanager
 
-import httpx
 import numpy as np
+from server_process import running
 
-from contract.command import spawn
-
-_PATIENCE = 120  # seconds; a busy machine takes its time to import torch
 _KEPT = ("content-type", "www-authenticate", "allow", "access-control-allow-origin")  # headers
 _PROSE = {"message", "error"}  # of errors: only its type is compared
 _ROUNDED_AWAY = {"created", "version", "max_batch_tokens"}  # what a machine, a moment or a release decides
@@ -20,29 +15,10 @@ _ROUNDED_AWAY = {"created", "version", "max_batch_tokens"}  # what a machine, a 
 @contextmanager
 def serving(folder, *arguments):
     """Start `sen2pro serve`; give a client, and stop the server in the end: its exit code is 0 then."""
-    port = folder / "port"
-    with (folder / "log").open("w") as log:
-        process = spawn(
-            "serve", "--port", "0", "--port-file", str(port), *arguments, cwd=folder, stdout=log, stderr=log
-        )
-    try:
-        until = time.monotonic() + _PATIENCE
-        while not port.exists():
-            assert process.poll() is None, (folder / "log").read_text()
-            assert time.monotonic() < until, "the server does not start"
-            time.sleep(0.05)
-        with httpx.Client(base_url=f"http://127.0.0.1:{int(port.read_text())}", timeout=60, trust_env=False) as client:
-            while client.get("/health").status_code != 200:
-                assert time.monotonic() < until, "the server does not get ready"
-                time.sleep(0.05)
-            client.log = folder / "log"
-            yield client
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(_PATIENCE) == 0
-    finally:
-        if process.poll() is None:
-            process.kill()
-            process.wait()
+    with running(folder, *arguments) as server, server.client() as client:
+        client.log = server.log
+        yield client
+        assert server.stop() == 0
 
 
 def seen(answer):

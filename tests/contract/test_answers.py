@@ -3,8 +3,8 @@
 import pytest
 
 from contract import api
-from contract.about import NONE, NUMBERS, ONE_PASS, PLAIN, SAMPLING, of
-from contract.golden import refused
+from contract.about import NONE, NUMBERS, ONE_PASS, PLAIN, SAMPLING
+from contract.golden import all_refused, refused
 from contract.texts import LONG, MAN, MARKET, PLAYS, SENTENCES
 
 DISTANCES = (
@@ -52,20 +52,15 @@ def test_alpha_weighs_the_variances(golden):
 
 def test_distances_that_are_refused(model, one_pass, golden):
     a, b = model.encode([MAN]), one_pass.encode([MAN])
-    calls = {
-        "another method": (api.distance, a, b),
-        "an unknown name": (api.distance, a, a, "euclid"),
-        "texts": (api.distance, a, MAN),
-        "other dimensions": (api.distance, api.Gaussian([0.0], [1.0]), a),
-        "pairs of two lengths": (
-            api.distance_pairwise,
-            a,
-            model.encode([MAN, PLAYS]),
-        ),
-    }
-    found = {name: refused(*call) for name, call in calls.items()}
-    found["alpha of another distance"] = refused(api.distance, a, a, "wasserstein", alpha=0.5)
-    found["alpha above 1"] = refused(api.distance, a, a, alpha=2)
+    found = all_refused(
+        another_method=lambda: api.distance(a, b),
+        an_unknown_name=lambda: api.distance(a, a, "euclid"),
+        texts=lambda: api.distance(a, MAN),
+        other_dimensions=lambda: api.distance(api.Gaussian([0.0], [1.0]), a),
+        pairs_of_two_lengths=lambda: api.distance_pairwise(a, model.encode([MAN, PLAYS])),
+        alpha_of_another_distance=lambda: api.distance(a, a, "wasserstein", alpha=0.5),
+        alpha_above_1=lambda: api.distance(a, a, alpha=2),
+    )
     golden(found, NONE)
 
 
@@ -86,8 +81,8 @@ def test_specificity_by_samples(model, golden):
 def test_specificity_of_another_pooling(golden):
     """No head ships for it, so it has values that can be ranked, and no percentiles."""
     other = api.Sen2Pro(pooling="cls")
-    assert refused(other.specificity, [MAN]) == "Sen2ProError"
-    golden(specific(other.specificity(SENTENCES[:3], samples=6)), of(SAMPLING, head="none"))
+    assert refused(lambda: other.specificity([MAN])) == "Sen2ProError"
+    golden(specific(other.specificity(SENTENCES[:3], samples=6)), SAMPLING)
 
 
 @pytest.mark.parametrize("text", [MAN, "Well, the guitar was sort of loud.", "Guitar", "  spaces   in between  "])
@@ -112,9 +107,12 @@ def test_compare(number, one_pass, model, golden):
 
 def test_answers_that_are_refused(model, golden):
     other = api.Sen2Pro(pooling="cls", samples=3)
-    calls = {
-        "compare a blank": (model.compare, MAN, " "), "compare no text": (model.compare, MAN, 5),
-        "compare with another model": (other.compare, MAN, PLAYS), "specificity of a blank": (model.specificity, [""]),
-        "explain a list": (model.explain, [MAN]), "explain a blank": (model.explain, ""),
-    }  # fmt: skip
-    golden({name: refused(*call) for name, call in calls.items()}, NONE)
+    found = all_refused(
+        compare_a_blank=lambda: model.compare(MAN, " "),
+        compare_no_text=lambda: model.compare(MAN, 5),
+        compare_with_another_model=lambda: other.compare(MAN, PLAYS),
+        specificity_of_a_blank=lambda: model.specificity([""]),
+        explain_a_list=lambda: model.explain([MAN]),
+        explain_a_blank=lambda: model.explain(""),
+    )
+    golden(found, NONE)

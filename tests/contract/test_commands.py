@@ -11,113 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from contract.about import NONE, ONE_PASS, PLAIN, SAMPLING, of
+from contract import about, texts
+from contract.about import NONE, ONE_PASS, SAMPLING
 from contract.command import described, files, json_lines, run, spawn
 from contract.files.make import ENCODER, corpus
-from contract.texts import (
-    DOCUMENTS,
-    FIRST,
-    LABELLED,
-    LABELS,
-    MAN,
-    MARKET,
-    MATCHES,
-    METADATA,
-    NEW_PAIRS,
-    PLAYS,
-    QUERIES,
-    SECOND,
-    TEXTS,
-    UNLABELLED,
-)  # fmt: skip
+from contract.golden import cases
+from contract.texts import DOCUMENTS, MAN, MARKET, PLAYS, QUERIES, UNLABELLED
 
 SENTENCES = [MAN, "They did it again.", MARKET]
-ENCODE = {
-    "text": (SAMPLING, "in.txt out.parquet"),
-    "one-pass": (ONE_PASS, "in.txt out.parquet --method one-pass"),
-    "ids-and-columns": (ONE_PASS, "in.csv out.parquet --id-column id --keep-column length --method one-pass"),
-    "safetensors": (of(SAMPLING, seed=7), "in.jsonl out.safetensors --samples 3+6 --seed 7 --combine unified"),
-    "without-text": (SAMPLING, "in.tsv out.parquet --no-text --uncertainty data --samples 3"),
-    "gzip": (ONE_PASS, "in.txt.gz out.parquet --method one-pass"),
-    "shards": (ONE_PASS, "in.csv out --shards --id-column id --method one-pass"),
-    "a-folder-of-files": (ONE_PASS, "many out.parquet --method one-pass"),
-    "column": (ONE_PASS, "wide.csv out.parquet --column title --method one-pass"),
-    "skip": (ONE_PASS, "bad.csv out.parquet --on-error skip --method one-pass"),
-    "skip-blank": (ONE_PASS, "blank.txt out.parquet --skip-blank --method one-pass"),
-    "overwrite": (ONE_PASS, "in.txt there.parquet --overwrite --method one-pass"),
-    "another-folder": (SAMPLING, f"tiny.txt out.parquet --model {ENCODER} --samples 2"),
-}
-SPECIFICITY = {
-    "csv": "in.txt out.csv", "tsv": "in.csv out.tsv --id-column id", "jsonl": "in.txt out.jsonl",
-    "below": "in.txt out.csv --below 50", "above": "in.txt out.csv --above 50", "sort": "in.txt out.csv --sort",
-}  # fmt: skip
-DEDUP = {
-    "csv": "texts.txt out.csv",
-    "jsonl": "texts.csv out.jsonl --id-column id",
-    "kept-only": "texts.txt out.tsv --kept-only",
-    "precision": "texts.txt out.csv --precision 0.5",
-    "by-labels": "texts.txt out.csv --confidence pairs --precision 0.6",
-}
-SEARCH = {
-    "json": [QUERIES[0], QUERIES[1], "-k", "2", "--json"], "where": [QUERIES[0], "--where", "lang=de", "--json"],
-    "precision": [QUERIES[2], "-k", "1", "--precision", "0.9", "--json"],
-    "csv": ["--batch", "queries.txt", "out.csv"], "jsonl": ["--batch", "queries.txt", "out.jsonl", "-k", "2"],
-}  # fmt: skip
-MATCH = {
-    "csv": "new.csv out.csv --precision 0.6",
-    "jsonl": "new.csv out.jsonl --precision 0.6",
-    "no-promise": "new.csv out.csv",
-    "less-certain": "new.csv out.tsv --precision 0.8 --certainty 0.7 --uncovered",
-}
-PREDICT = {"csv": "new.txt out.csv", "jsonl": "new.txt out.jsonl", "ids": "new-ids.csv out.tsv --id-column id"}
-REFUSED = {
-    "no-command": "",
-    "unknown-command": "conjure",
-    "unknown-option": "encode in.txt out.parquet --magic",
-    "missing-argument": "encode in.txt",
-    "no-file": "encode nowhere.txt out.parquet",
-    "exists": "encode in.txt there.parquet",
-    "suffix": "encode in.txt out.npz",
-    "method": "encode in.txt out.parquet --method magic",
-    "samples": "encode in.txt out.parquet --samples many",
-    "seed": "encode in.txt out.parquet --seed one",
-    "bad-row": "encode bad.csv out.parquet --method one-pass",
-    "blank": "encode blank.txt out.parquet --method one-pass",
-    "no-such-column": "encode in.csv out.parquet --column nothing",
-    "no-such-folder": "encode in.txt nowhere/out.parquet",
-    "model": "encode in.txt out.parquet --model ./nowhere",
-    "one-pass-with-samples": "encode in.txt out.parquet --method one-pass --samples 3",
-    "compare-blank": "compare a ' '",
-    "compare-one": "compare a",
-    "specificity-suffix": "specificity in.txt out.parquet",
-    "specificity-exists": "specificity in.txt in.csv",
-    "dedup-exists": "dedup texts.txt in.csv",
-    "dedup-precision": "dedup texts.txt out.csv --precision 2",
-    "search-no-index": "search nowhere query",
-    "search-no-query": "search index",
-    "search-where": "search index query --where lang",
-    "index-exists": "index docs.csv index",
-    "index-not-empty": "index docs.csv many",
-    "index-twice": "index twice.csv out --id-column id",
-    "calibrate-exists": "calibrate pairs.csv pairs",
-    "calibrate-few": "calibrate few.csv out",
-    "calibrate-no-label": "calibrate new.csv out",
-    "match-no-folder": "match new.csv out.csv --confidence nowhere",
-    "match-precision": "match new.csv out.csv --confidence pairs --precision 2",
-    "match-another-method": "match new.csv out.csv --confidence pairs --method sampling --samples 2",
-    "train-exists": "classify train labelled.csv classifier",
-    "train-one-class": "classify train one.csv out",
-    "train-no-label": "classify train in.csv out --label-column nothing",
-    "predict-no-folder": "classify predict nowhere new.txt out.csv",
-    "evaluate-unknown-label": "classify evaluate classifier one.csv",
-    "show-no-file": "show nowhere.parquet",
-    "show-text": "show in.txt",
-    "distill-few": "distill in.txt out",
-    "serve-port": "serve --port 70000",
-    "serve-no-index": "serve --port 0 --index nowhere",
-    "info-no-model": "info ./nowhere",
-    "demo-suffix": "demo --output out.txt",
-}
+CASES = cases("commands")
+REFUSED = CASES.pop("exit_codes_of_what_is_refused")
+WRITTEN = {f"{group}[{name}]": case for group, found in CASES.items() for name, case in found.items()}
 
 
 def write(path, columns, rows):
@@ -145,18 +49,19 @@ def inputs(folder):
     (folder / "many").mkdir()
     for place, text in enumerate(SENTENCES):
         (folder / "many" / f"{place}.txt").write_text(text + "\n", encoding="utf-8")
-    (folder / "texts.txt").write_text("\n".join(TEXTS) + "\n", encoding="utf-8")
-    write(folder / "texts.csv", ["id", "text"], [[f"t{place}", text] for place, text in enumerate(TEXTS)])
-    rows = [[id, text, more.get("lang", "")] for (id, text), more in zip(DOCUMENTS.items(), METADATA, strict=True)]
+    (folder / "texts.txt").write_text("\n".join(texts.TEXTS) + "\n", encoding="utf-8")
+    write(folder / "texts.csv", ["id", "text"], [[f"t{place}", text] for place, text in enumerate(texts.TEXTS)])
+    languages = [more.get("lang", "") for more in texts.METADATA]
+    rows = [[id, text, language] for (id, text), language in zip(DOCUMENTS.items(), languages, strict=True)]
     write(folder / "docs.csv", ["id", "text", "lang"], rows)
     write(folder / "twice.csv", ["id", "text"], [["a", MAN], ["a", PLAYS]])
     (folder / "queries.txt").write_text("\n".join(QUERIES) + "\n", encoding="utf-8")
-    pairs = list(zip(FIRST, SECOND, MATCHES, strict=True))
+    pairs = list(zip(texts.FIRST, texts.SECOND, texts.MATCHES, strict=True))
     write(folder / "pairs.csv", ["first", "second", "label"], pairs)
     write(folder / "few.csv", ["first", "second", "label"], pairs[:3])
-    write(folder / "new.csv", ["first", "second"], [*NEW_PAIRS, pairs[0][:2]])
-    write(folder / "labelled.csv", ["text", "label"], list(zip(LABELLED, LABELS, strict=True)))
-    write(folder / "one.csv", ["text", "label"], [[text, "art"] for text in LABELLED[:4]])
+    write(folder / "new.csv", ["first", "second"], [*texts.NEW_PAIRS, pairs[0][:2]])
+    write(folder / "labelled.csv", ["text", "label"], list(zip(texts.LABELLED, texts.LABELS, strict=True)))
+    write(folder / "one.csv", ["text", "label"], [[text, "art"] for text in texts.LABELLED[:4]])
     judged = zip(UNLABELLED * 2, ["sport", "money", "food", "money", "sport", "money", "money", "food"], strict=True)
     write(folder / "judged.csv", ["text", "label"], judged)
     (folder / "new.txt").write_text("\n".join(UNLABELLED) + "\n", encoding="utf-8")
@@ -213,10 +118,13 @@ def test_what_the_commands_before_made(made, golden):
             "picture": (folder / "pairs" / "reliability.png").exists()}, ONE_PASS)  # fmt: skip
 
 
-@pytest.mark.parametrize("name", ENCODE)
-def test_encode(name, place, golden):
-    about, command = ENCODE[name]
-    golden(result(place, "encode", *command.split())[1], about)
+@pytest.mark.parametrize("name", WRITTEN)
+def test_what_commands_write(name, place, golden):
+    how, command, *seed = WRITTEN[name]
+    ran, found = result(place, *shlex.split(command.replace("ENCODER", str(ENCODER))))
+    if "--json" in command:
+        found["printed"] = json_lines(ran.out)
+    golden(found, getattr(about, how) | ({"seed": seed[0]} if seed else {}), name=f"test_{name}")
 
 
 def test_encode_from_standard_input_in_a_process_of_its_own(place, golden):
@@ -234,11 +142,6 @@ def test_encode_with_two_processes(place):
     assert (place / "one.parquet").read_bytes() == (place / "two.parquet").read_bytes()
 
 
-@pytest.mark.parametrize("name", SPECIFICITY)
-def test_specificity(name, place, golden):
-    golden(result(place, "specificity", *SPECIFICITY[name].split())[1], ONE_PASS)
-
-
 def numbers(text):
     """Return all numbers with at least three decimals, in ascending order; where they stand is prose."""
     return sorted(re.findall(r"\d+\.\d{3,}", text.partition("signature")[0]), key=float)
@@ -249,21 +152,8 @@ def test_compare(place, golden):
     assert "96 %" in ran.out
     everything = run("compare", MAN, PLAYS, "--all", "--samples", "3")
     golden(
-        {**found, "all": {"code": everything.code, "numbers": numbers(everything.out)}}, of(SAMPLING, head="shipped")
+        {**found, "all": {"code": everything.code, "numbers": numbers(everything.out)}}, SAMPLING | {"head": "shipped"}
     )
-
-
-@pytest.mark.parametrize("name", DEDUP)
-def test_dedup(name, place, golden):
-    golden(result(place, "dedup", *DEDUP[name].split())[1], PLAIN)
-
-
-@pytest.mark.parametrize("name", SEARCH)
-def test_search(name, place, golden):
-    ran, found = result(place, "search", "index", *SEARCH[name])
-    if "--json" in SEARCH[name]:
-        found["printed"] = json_lines(ran.out)
-    golden(found, ONE_PASS)
 
 
 def test_search_for_people(place):
@@ -274,35 +164,20 @@ def test_search_for_people(place):
 
 
 def test_index_of_what_encode_wrote(place, golden):
-    assert (
-        run(
-            "encode", "docs.csv", "docs.parquet", "--id-column", "id", "--keep-column", "lang", "--method", "one-pass"
-        ).code
-        == 0
-    )
+    columns = ("--id-column", "id", "--keep-column", "lang", "--method", "one-pass")
+    assert run("encode", "docs.csv", "docs.parquet", *columns).code == 0
     _, found = result(place, "index", "docs.parquet", "new-index", "--encoded", opaque=["new-index"])
     printed = json_lines(run("search", "new-index", *QUERIES[:2], "-k", "2", "--where", "lang=en", "--json").out)
-    kept = [
-        {"answer": each["answer"], "hits": [[hit["id"], hit["similarity"]] for hit in each["hits"]]} for each in printed
-    ]
+    hits = [[[hit["id"], hit["similarity"]] for hit in each["hits"]] for each in printed]
+    kept = [{"answer": each["answer"], "hits": found} for each, found in zip(printed, hits, strict=True)]
     golden({**found, "search": kept}, ONE_PASS)
-
-
-@pytest.mark.parametrize("name", MATCH)
-def test_match(name, place, golden):
-    golden(result(place, "match", *MATCH[name].split(), "--confidence", "pairs")[1], ONE_PASS)
-
-
-@pytest.mark.parametrize("name", PREDICT)
-def test_classify_predict(name, place, golden):
-    golden(result(place, "classify", "predict", "classifier", *PREDICT[name].split())[1], ONE_PASS)
 
 
 def test_classify_train_with_settings(place, golden):
     options = "--features mean+variance --loss expected --C 1 --method sampling --samples 3 --seed 5"
     _, found = result(place, "classify", "train", "labelled.csv", "other", *options.split(), opaque=["other"])
     assert run("classify", "predict", "other", "new.txt", "out.jsonl").code == 0
-    golden({**found, "predicted": described(place / "out.jsonl")}, of(SAMPLING, seed=5))
+    golden({**found, "predicted": described(place / "out.jsonl")}, SAMPLING | {"seed": 5})
 
 
 def test_classify_evaluate(place, golden):
@@ -329,7 +204,7 @@ def test_distill(place, golden):
     _, encoded = result(place, *use.split())
     signature = encoded["files"]["out.parquet"]["signature"]
     signature["estimator"] = re.sub("head [0-9a-f]{8}", "head ...", signature["estimator"])
-    golden({**found, "again": again, "encoded": encoded}, of(ONE_PASS, head="distilled", seed=0), tolerance=1e-4)
+    golden({**found, "again": again, "encoded": encoded}, ONE_PASS | {"head": "distilled", "seed": 0}, tolerance=1e-4)
 
 
 def test_demo_and_info(place, golden):
@@ -343,7 +218,7 @@ def test_demo_and_info(place, golden):
 def test_exit_codes_of_what_is_refused(name, place, golden):
     """Nothing is written, and standard output stays empty but for help."""
     before = sorted(place.rglob("*"))
-    ran = run(*shlex.split(REFUSED[name]))
+    ran = run(*shlex.split(REFUSED[name][1]))
     assert sorted(place.rglob("*")) == before
     assert "Traceback" not in ran.err
     golden({"code": ran.code}, NONE)
@@ -359,13 +234,8 @@ def test_version_and_help(golden):
 def test_exit_codes_of_signals(name, place, golden):
     """A pipe without a writer keeps the command waiting, so it is at work when the signal comes."""
     os.mkfifo(place / "pipe.txt")
-    process = spawn(
-        "specificity",
-        "pipe.txt",
-        "out.csv",
-        cwd=place,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
-    )
+    heeds = {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.default_int_handler)}
+    process = spawn("specificity", "pipe.txt", "out.csv", cwd=place, **heeds)
     with (place / "pipe.txt").open("w"):
         process.send_signal(getattr(signal, name))
         process.communicate(timeout=60)

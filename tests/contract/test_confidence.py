@@ -5,7 +5,7 @@ import pytest
 
 from contract import api
 from contract.about import NONE, NUMBERS, ONE_PASS
-from contract.golden import noted, refused
+from contract.golden import all_refused, noted, refused
 from contract.texts import FIRST, MATCHES, NEW_PAIRS, SECOND, TEXTS
 
 FAR = "一个男人在街角弹吉他，一个女人在唱歌。"  # the head knows English only
@@ -70,7 +70,10 @@ def test_a_saved_confidence_says_the_same(fitted, one_pass, tmp_path):
     with noted():
         assert loaded.probability(A, B) == pytest.approx(fitted.probability(A, B), abs=1e-6)
         assert rule_of(loaded.threshold(precision=0.6)) == rule_of(fitted.threshold(precision=0.6))
-        assert refused(api.MatchConfidence.load, tmp_path / "pairs", model=api.Sen2Pro(samples=2)) == "Sen2ProError"
+        assert (
+            refused(lambda: api.MatchConfidence.load(tmp_path / "pairs", model=api.Sen2Pro(samples=2)))
+            == "Sen2ProError"
+        )
 
 
 def test_duplicates_by_labels(fitted, one_pass, golden):
@@ -138,38 +141,18 @@ def test_a_saved_search_confidence_says_the_same(searching, tmp_path):
 
 def test_what_is_refused(one_pass, searching, golden):
     confidence, (numbers, right) = api.MatchConfidence(), scores(30, 0)
-    calls = {
-        "too few pairs": (confidence.fit, one_pass, A, B, [1, 0, 1, 0]),
-        "one kind of label": (
-            confidence.fit,
-            one_pass,
-            FIRST,
-            SECOND,
-            [1] * 80,
-        ),
-        "grades": (confidence.fit, one_pass, FIRST, SECOND, [number % 3 for number in range(80)]),
-        "labels missing": (
-            confidence.fit,
-            one_pass,
-            FIRST,
-            SECOND,
-            [1, 0],
-        ),
-        "other lengths": (confidence.fit, one_pass, FIRST[1:], SECOND, MATCHES),
-        "no folder": (
-            api.MatchConfidence.load,
-            "nowhere",
-            one_pass,
-        ),
-        "too few queries": (api.SearchConfidence().fit, numbers[:5], right[:5]),
-        "scores that rise": (
-            api.SearchConfidence().fit,
-            numbers[:, ::-1],
-            right,
-        ),
-        "other numbers of hits": (searching.probability, numbers[:, :3]),
-        "a certain precision": (searching.abstain, 1.0),
-        "held out": (api.SearchConfidence(held_out=1.0).fit, numbers, right),
-        "no such folder": (api.SearchConfidence.load, "no"),
-    }
-    golden({name: refused(*call) for name, call in calls.items()}, NONE)
+    found = all_refused(
+        too_few_pairs=lambda: confidence.fit(one_pass, A, B, [1, 0, 1, 0]),
+        one_kind_of_label=lambda: confidence.fit(one_pass, FIRST, SECOND, [1] * 80),
+        grades=lambda: confidence.fit(one_pass, FIRST, SECOND, [number % 3 for number in range(80)]),
+        labels_missing=lambda: confidence.fit(one_pass, FIRST, SECOND, [1, 0]),
+        other_lengths=lambda: confidence.fit(one_pass, FIRST[1:], SECOND, MATCHES),
+        no_folder=lambda: api.MatchConfidence.load("nowhere", one_pass),
+        too_few_queries=lambda: api.SearchConfidence().fit(numbers[:5], right[:5]),
+        scores_that_rise=lambda: api.SearchConfidence().fit(numbers[:, ::-1], right),
+        other_numbers_of_hits=lambda: searching.probability(numbers[:, :3]),
+        a_certain_precision=lambda: searching.abstain(1.0),
+        held_out=lambda: api.SearchConfidence(held_out=1.0).fit(numbers, right),
+        no_such_folder=lambda: api.SearchConfidence.load("no"),
+    )
+    golden(found, NONE)

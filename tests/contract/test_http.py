@@ -12,84 +12,25 @@ import pytest
 
 pytest.importorskip("fastapi", reason="the server's packages are not installed: pip install 'sen2pro[server]'")
 
-from contract import api
-from contract.about import NONE, ONE_PASS, PLAIN, SAMPLING
+from contract import about, api
+from contract.about import NONE, ONE_PASS, SAMPLING
 from contract.files.make import ENCODER, TINY
+from contract.golden import cases
 from contract.server import seen, serving
-from contract.texts import DOCUMENTS, LABELLED, LABELS, LONG, MAN, MARKET, METADATA, PLAYS, QUERIES, UNLABELLED
+from contract.texts import DOCUMENTS, LABELLED, LABELS, MAN, METADATA
 
 KEY = "correct-horse-battery-staple"
 VAGUE = "They did it again."
-ANSWERED = {
-    "embeddings": (PLAIN, "/v1/embeddings", {"input": [MAN, PLAYS], "model": "all-MiniLM-L6-v2", "user": "me"}),
-    "embeddings-one": (PLAIN, "/v1/embeddings", {"input": MAN, "model": "text-embedding-3-small", "dimensions": 384}),
-    "embeddings-ids": (PLAIN, "/v1/embeddings", {"input": [[101, 1037, 2158, 102], [1037, 2158]]}),
-    "embeddings-long": (PLAIN, "/v1/embeddings", {"input": "word " * 600}),
-    "embed": (PLAIN, "/embed", {"inputs": [MAN, PLAYS]}),
-    "embed-one": (
-        PLAIN,
-        "/embed",
-        {"inputs": MAN, "normalize": True, "truncate": True, "truncation_direction": "Right"},
-    ),
-    "embed-raw": (PLAIN, "/embed", {"inputs": MAN, "normalize": False}),
-    "embed-at-root": (PLAIN, "/", {"inputs": MAN}),
-    "similarity": (PLAIN, "/similarity", {"inputs": {"source_sentence": MAN, "sentences": [PLAYS, MARKET]}}),
-    "tokenize": (NONE, "/tokenize", {"inputs": [MAN, "Küche"]}),
-    "tokenize-bare": (NONE, "/tokenize", {"inputs": MAN, "add_special_tokens": False}),
-    "distributions": (ONE_PASS, "/v1/distributions", {"input": [MAN, VAGUE, LONG], "model": "all-MiniLM-L6-v2"}),
-    "compare": (ONE_PASS, "/v1/compare", {"first": [MAN, VAGUE], "second": ["A man plays the guitar.", MAN]}),
-    "compare-one": (ONE_PASS, "/v1/compare", {"first": MAN, "second": MAN}),
-    "specificity": (ONE_PASS, "/v1/specificity", {"input": [MAN, VAGUE, LONG]}),
-    "specificity-one": (ONE_PASS, "/v1/specificity", {"input": MAN}),
-    "search": (ONE_PASS, "/v1/search", {"queries": QUERIES[:2], "k": 2}),
-    "search-where": (ONE_PASS, "/v1/search", {"queries": QUERIES[2], "where": {"lang": ["en", "de"]}, "k": 2}),
-    "search-precision": (ONE_PASS, "/v1/search", {"queries": QUERIES[2], "precision": 0.9, "certainty": 0.9, "k": 1}),
-    "classify": (ONE_PASS, "/v1/classify", {"input": UNLABELLED}),
-}
+CASES = cases("http")
+ANSWERED = {**CASES["answered"], "embeddings-long": ["PLAIN", "/v1/embeddings", {"input": "word " * 600}]}
 REFUSED = {
-    "nothing": ("/v1/embeddings", {}),
-    "a-number": ("/v1/embeddings", {"input": 5}),
-    "no-texts": ("/v1/embeddings", {"input": []}),
-    "blank": ("/v1/embeddings", {"input": [MAN, " "]}),
-    "ids": ("/v1/embeddings", {"input": [10**9]}),
-    "encoding": ("/v1/embeddings", {"input": MAN, "encoding_format": "hex"}),
-    "a-list": ("/v1/embeddings", [MAN]),
-    "dimensions": ("/v1/embeddings", {"input": MAN, "dimensions": 256}),
-    "model": ("/v1/embeddings", {"input": MAN, "model": "ada"}),
-    "many": ("/v1/embeddings", {"input": ["a"] * 2049}),
-    "large": ("/v1/embeddings", {"input": "a" * 50_001}),
-    "tei-nothing": ("/embed", {}),
-    "tei-a-number": ("/embed", {"inputs": 7}),
-    "tei-no-texts": ("/embed", {"inputs": []}),
-    "tei-blank": ("/embed", {"inputs": ""}),
-    "tei-prompt": ("/embed", {"inputs": MAN, "prompt_name": "nothing"}),
-    "tei-long": ("/embed", {"inputs": "word " * 600, "truncate": False}),
-    "tei-many": ("/embed", {"inputs": ["a"] * 2049}),
-    "tei-left": ("/embed", {"inputs": MAN, "truncation_direction": "Left"}),
-    "tei-similarity": ("/similarity", {"inputs": MAN}),
-    "tei-no-sentences": ("/similarity", {"inputs": {"source_sentence": MAN, "sentences": []}}),
-    "tei-tokenize": ("/tokenize", {"inputs": 5}),
-    "field": ("/v1/distributions", {"input": MAN, "colour": 1}),
-    "distributions-model": ("/v1/distributions", {"input": MAN, "model": "ada"}),
-    "second": ("/v1/compare", {"first": MAN}),
-    "pairs": ("/v1/compare", {"first": [MAN], "second": [MAN, MAN]}),
-    "specificity": ("/v1/specificity", {"input": ""}),
-    "hits": ("/v1/search", {"queries": MAN, "k": 0}),
-    "key": ("/v1/search", {"queries": MAN, "where": {"a.b": 1}}),
-    "precision": ("/v1/search", {"queries": MAN, "precision": 2}),
-    "too-many-hits": ("/v1/search", {"queries": [MAN] * 11, "k": 10_000}),
-    "classify-ids": ("/v1/classify", {"input": [[1]]}),
-    "route": ("/v1/nothing", {}),
-    "tei-route": ("/embed_all", {}),
-    "method": ("/v1/models", {}),
-    "tei-method": ("/info", {}),
+    **CASES["refused"],
+    "many": ["/v1/embeddings", {"input": ["a"] * 2049}],
+    "large": ["/v1/embeddings", {"input": "a" * 50_001}],
+    "tei-long": ["/embed", {"inputs": "word " * 600, "truncate": False}],
+    "tei-many": ["/embed", {"inputs": ["a"] * 2049}],
 }
-MISSING = {
-    "compare": ("/v1/compare", {"first": TINY[0], "second": TINY[1]}),
-    "specificity": ("/v1/specificity", {"input": TINY}),
-    "search": ("/v1/search", {"queries": TINY[0]}),
-    "classify": ("/v1/classify", {"input": TINY[0]}),
-}
+MISSING = CASES["not served"]
 
 
 @pytest.fixture(scope="module")
@@ -124,12 +65,12 @@ def opened(client, path, body, **headers):
 
 @pytest.mark.parametrize("name", ANSWERED)
 def test_answers(name, server, golden):
-    about, path, body = ANSWERED[name]
+    how, path, body = ANSWERED[name]
     found = seen(server.post(path, json=body))
     if path == "/v1/compare":
         for row in found["body"]["data"]:
             row["answer"] = type(row["answer"]).__name__  # prose
-    golden({"route": path, **found}, about)
+    golden({"route": path, **found}, getattr(about, how))
 
 
 @pytest.mark.parametrize("name", REFUSED)
@@ -200,8 +141,8 @@ def test_routes_of_the_document(server, golden):
     document = server.get("/openapi.json").json()
     routes = {}
     for path, methods in document["paths"].items():
-        for method, about in methods.items():
-            schema = about.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {})
+        for method, described in methods.items():
+            schema = described.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {})
             if "$ref" in schema:
                 schema = document["components"]["schemas"][schema["$ref"].rpartition("/")[2]]
             fields = {"takes": sorted(schema.get("properties", {})), "requires": sorted(schema.get("required", []))}

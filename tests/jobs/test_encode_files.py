@@ -32,7 +32,7 @@ from sen2pro import Gaussian, Sen2Pro, Sen2ProError, Sen2ProWarning
 from sen2pro.gaussian import read
 from sen2pro.io import shards
 from sen2pro.io.gaussians import stream
-from sen2pro.io.inputs import Inputs, expand
+from sen2pro.io.inputs import Inputs
 from sen2pro.jobs import Summary, encode_files, workers
 from sen2pro.jobs.workers import RowsReport
 
@@ -51,8 +51,13 @@ def write_rows(path, rows):
     return path
 
 
-def test_the_result_is_what_the_model_gives(model, source, texts, tmp_path):
+def test_the_result_is_what_the_model_gives(model, source, texts, tmp_path, monkeypatch):
+    """The file is read once to check it and once to encode it."""
+    reads, real = [], Inputs.rows
+    monkeypatch.setattr("sen2pro.io.inputs.file_digest", lambda _: pytest.fail("the check makes the digest too"))
+    monkeypatch.setattr(Inputs, "rows", lambda *given: reads.append(given[1:]) or real(*given))
     summary = encode_files(model, source, tmp_path / "out.parquet")
+    assert len(reads) == 1
     stored, expected = read(tmp_path / "out.parquet"), model.encode(texts)
     assert stored.texts == texts
     np.testing.assert_allclose(stored.gaussian.mean, expected.mean, atol=1e-5)
@@ -163,6 +168,9 @@ def test_shards_that_could_not_be_replaced_stay(model, source, tmp_path, monkeyp
 
 
 def test_overwriting_shards_deletes_no_input_and_nothing_of_others(model, source, tmp_path):
+    for output in (".", ".."):
+        with pytest.raises(Sen2ProError, match="give the name of a new file or folder"):
+            encode_files(model, source, output, shards=True)
     output = tmp_path / "shards"
     encode_files(model, source, output, shards=True)
     before = shard_bytes(output)
@@ -172,13 +180,6 @@ def test_overwriting_shards_deletes_no_input_and_nothing_of_others(model, source
     with pytest.raises(Sen2ProError, match=r"also holds 'mine.txt'"):
         encode_files(model, source, output, shards=True, overwrite=True)
     assert shard_bytes(output) == {**before, "mine.txt": b"precious"}
-
-
-def test_shards_need_the_name_of_a_folder(model, source, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    for output in (".", ".."):
-        with pytest.raises(Sen2ProError, match="give the name of a new file or folder"):
-            encode_files(model, source, output, shards=True)
 
 
 def test_a_folder_that_lost_or_mixed_up_shards_is_refused(model, source, tmp_path):
@@ -201,36 +202,12 @@ def test_a_folder_that_lost_or_mixed_up_shards_is_refused(model, source, tmp_pat
         read(tmp_path / "a")
 
 
-@pytest.mark.slow
-def test_index_and_classify_take_a_folder_of_shards(tmp_path):
-    texts = ["The bank raised its rates.", "A dog barks.", "Rain is expected.", "The cat sleeps."]
-    source = write_lines(tmp_path / "in.txt", texts)
-    rows = [
-        f"{a} {b}.,{label}\n" for a in ("the", "my", "one", "a", "this") for b, label in (("dog", "x"), ("bank", "y"))
-    ]
-    (tmp_path / "train.csv").write_text("text,label\n" + "".join(rows))
-    for command in (
-        ("encode", source, tmp_path / "g", "--shards", "--method", "one-pass"),
-        ("index", tmp_path / "g", tmp_path / "index", "--encoded"),
-        ("classify", "train", tmp_path / "train.csv", tmp_path / "classifier", "--method", "one-pass"),
-        ("classify", "predict", tmp_path / "classifier", source, tmp_path / "a.csv"),
-        ("classify", "predict", tmp_path / "classifier", tmp_path / "g", tmp_path / "b.csv", "--encoded"),
-    ):
-        result = run(*command)
-        assert result.exit_code == 0, result.output
-    assert "The bank raised" in run("search", tmp_path / "index", "Did the bank raise interest rates?").output
-    assert (tmp_path / "b.csv").read_text() == (tmp_path / "a.csv").read_text()
-
-
 # The summary.
 
 
-def test_the_summary_tells_skipped_rows_from_those_of_an_earlier_run(model):
+def test_the_summary_says_what_was_done(model, tmp_path):
     summary = Summary(Path("a"), RowsReport(rows=10, skipped_rows=3), model.signature(), 8, 1.0, 4)
     assert "10 sentences -> a (8 dimensions), 4 of them by an earlier run, 3 rows skipped" in str(summary)
-
-
-def test_the_summary_says_what_was_done(model, tmp_path):
     source = write_lines(tmp_path / "in.txt", [*some_texts(598), "the dog runs " * 30, " ".join(WORDS)])
     result = run("encode", source, tmp_path / "out.parquet", "-m", model.settings.model, "--samples", SAMPLES)
     assert result.exit_code == 0, result.output
@@ -243,12 +220,13 @@ def test_the_summary_says_what_was_done(model, tmp_path):
 # The input.
 
 
-def test_many_files_are_read_as_one(model, texts, source, tmp_path):
+def test_many_files_are_read_as_one_in_the_order_of_their_names(model, texts, source, tmp_path):
     expected, folder = undisturbed(model, source, tmp_path / "undisturbed"), tmp_path / "in"
     folder.mkdir()
     for number in range(200):
         write_lines(folder / f"{number:03d}.txt", texts[5 * number : 5 * number + 5])
-    (folder / "notes.md").write_text("not a sentence")
+    for name in ("notes.md", ".hidden.jsonl", "d.bin"):
+        (folder / name).write_text("not a sentence")
     for given in (folder, f"{folder}/*.txt", sorted(folder.glob("*.txt"))):
         encode_files(model, given, tmp_path / "out.parquet", overwrite=True)
         assert (tmp_path / "out.parquet").read_bytes() == expected
@@ -268,14 +246,6 @@ def test_every_format_gives_the_same_bytes(model, texts, source, tmp_path):
         stopped(model, tmp_path / name, output, 3)  # so that reading begins in the middle of the file
         encode_files(model, tmp_path / name, output)
         assert output.read_bytes() == expected, name
-
-
-def test_a_file_is_read_once_to_check_it_and_once_to_encode_it(model, source, tmp_path, monkeypatch):
-    read, real = [], Inputs.rows
-    monkeypatch.setattr("sen2pro.io.inputs.file_digest", lambda _: pytest.fail("the check makes the digest too"))
-    monkeypatch.setattr(Inputs, "rows", lambda *given: read.append(given[1:]) or real(*given))
-    encode_files(model, source, tmp_path / "out.parquet")
-    assert len(read) == 1
 
 
 def test_ids_and_other_columns_are_kept(model, tmp_path):
@@ -339,12 +309,6 @@ def test_inputs_that_are_none(model, tmp_path, inputs, message):
     (tmp_path / "empty").mkdir()
     with pytest.raises(Sen2ProError, match=message):
         encode_files(model, [each.format(dir=tmp_path) for each in inputs], tmp_path / "out.parquet")
-
-
-def test_the_order_of_files_is_that_of_their_names(tmp_path):
-    for name in ("b.txt", "a.jsonl", ".hidden.txt", "c.parquet.gz", "d.bin"):
-        (tmp_path / name).touch()
-    assert [Path(path).name for path in expand(tmp_path)] == ["a.jsonl", "b.txt", "c.parquet.gz"]
 
 
 def test_the_output_may_not_be_an_input(model, tmp_path):
@@ -429,7 +393,7 @@ def test_a_row_that_the_model_fails_on_is_named(poisoned, texts, tmp_path, count
     stopped(poisoned, source, output, 1)
     with pytest.raises(Sen2ProError, match=rf"{source}, line 301: this row cannot be encoded.*on_error='skip'"):
         encode_files(poisoned, source, output, workers=count)
-    summary = encode_files(poisoned, source, output, on_error="skip", workers=count)  # it resumes
+    summary = encode_files(poisoned, source, output, on_error="skip")  # it resumes
     assert summary.resumed >= 256
     assert [place for place, _ in summary.report.skipped] == [f"{source}, line 301", f"{source}, line 302"]
     assert read(output).texts == dry

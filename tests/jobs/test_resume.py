@@ -218,30 +218,25 @@ def test_a_run_of_another_version_says_so(model, source, tmp_path):
 
 
 @pytest.mark.parametrize("suffix", ["parquet", "safetensors"])
-def test_a_run_that_was_killed_when_all_was_done_is_done(model, source, tmp_path, monkeypatch, suffix):
-    """The output is there, its parts are too: nothing is encoded, and the parts go."""
+@pytest.mark.parametrize("is_copy", [False, True])
+def test_a_run_that_was_killed_when_all_was_done_is_done(model, source, tmp_path, monkeypatch, suffix, is_copy):
+    """The output is there, its parts are too: nothing is encoded, and the parts go.
+
+    A copy of the result is the file of somebody else: it is not replaced, and the parts stay.
+    """
     output = tmp_path / f"out.{suffix}"
     with monkeypatch.context() as patched:
         patched.setattr("sen2pro.jobs.run_folder.RunFolder.remove", lambda self: None)
         encode_files(model, source, output)
     before = output.read_bytes()
     assert names(tmp_path) == ["in.txt", output.name, f"{output.name}.parts"]
-    assert encode_files(model, source, output).resumed == ROWS
+    if is_copy:
+        (tmp_path / "copy").write_bytes(before)
+        (tmp_path / "copy").replace(output)
+        with pytest.raises(Sen2ProError, match="exists; pass overwrite=True"):
+            encode_files(model, source, output)
+    assert encode_files(model, source, output, overwrite=is_copy).resumed == ROWS
     assert (names(tmp_path), output.read_bytes()) == (["in.txt", output.name], before)
-
-
-def test_another_file_is_not_taken_for_the_result(model, source, tmp_path, monkeypatch):
-    """Even a copy of the result is the file of somebody else: it is not replaced, and the parts stay."""
-    output = tmp_path / "out.parquet"
-    with monkeypatch.context() as patched:
-        patched.setattr("sen2pro.jobs.run_folder.RunFolder.remove", lambda self: None)
-        encode_files(model, source, output)
-    (tmp_path / "copy").write_bytes(output.read_bytes())
-    (tmp_path / "copy").replace(output)
-    with pytest.raises(Sen2ProError, match="exists; pass overwrite=True"):
-        encode_files(model, source, output)
-    assert encode_files(model, source, output, overwrite=True).resumed == ROWS
-    assert names(tmp_path) == ["in.txt", "out.parquet"]
 
 
 def test_without_links_the_output_is_the_same(model, source, tmp_path, monkeypatch):
@@ -255,18 +250,17 @@ def test_without_links_the_output_is_the_same(model, source, tmp_path, monkeypat
 
 
 def test_a_folder_that_is_not_of_a_run_is_not_touched(model, source, tmp_path):
+    (tmp_path / "a.txt").write_text("rain\n")
+    (tmp_path / "out.parquet.parts").mkdir()
+    encode_files(model, tmp_path / "a.txt", tmp_path / "out.parquet")
+    assert names(tmp_path) == ["a.txt", "in.txt", "out.parquet"]  # an empty folder is of a run killed before it began
+    (tmp_path / "out.parquet").unlink()
     (tmp_path / "out.parquet.parts").mkdir()
     (tmp_path / "out.parquet.parts" / "mine.txt").write_text("precious")
     for restart in (False, True):
         with pytest.raises(Sen2ProError, match="is not the folder of a run"):
             encode_files(model, source, tmp_path / "out.parquet", restart=restart)
     assert (tmp_path / "out.parquet.parts" / "mine.txt").read_text() == "precious"
-
-
-def test_a_run_that_was_killed_before_it_began_leaves_nothing(model, tmp_path):
-    (tmp_path / "out.parquet.parts").mkdir()
-    encode_files(model, write_lines(tmp_path / "in.txt", ["rain"]), tmp_path / "out.parquet")
-    assert names(tmp_path) == ["in.txt", "out.parquet"]
 
 
 def test_shards_resume_with_the_same_bytes(model, source, tmp_path):

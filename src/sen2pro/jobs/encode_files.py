@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import errno
 import logging
 import os
 import pickle
-import shutil
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -20,7 +18,7 @@ from sen2pro.io.gaussians import GaussianBatch, GaussianWriter
 from sen2pro.io.inputs import InputFile, Inputs, expand
 from sen2pro.io.rows import LONGEST_LINE, file_digest
 from sen2pro.jobs import workers as encoders
-from sen2pro.jobs.run_folder import Plan, RunFolder, check_no_input, check_output, check_parent, tidy, write_pieces
+from sen2pro.jobs.run_folder import Plan, RunFolder, check_output, tidy, write_pieces
 from sen2pro.jobs.workers import NOTE, Model, RowOptions, RowsReport, Unit, cut_into_units, encode_unit, load_model
 from sen2pro.model import Sen2Pro
 from sen2pro.progress import Show, progress
@@ -28,6 +26,7 @@ from sen2pro.signature import Signature
 from sen2pro.validation import check_whole
 
 _LOG = logging.getLogger("sen2pro")
+Stops = type[BaseException] | tuple[type[BaseException], ...]
 ON_ERROR = ("fail", "skip")
 _CHANGED = "the input was changed while it was read; start again with restart=True"
 _ONLY_ONCE = (
@@ -143,7 +142,7 @@ def shards_for(
     path = _named(output)
     found = Inputs(expand(inputs, path), column, id_column, keep, skip_blank, longest_line)
     options = RowOptions(bool(id_column))
-    with _Run(model, found, path, "shards", options, workers, restart, False, show_progress_bar).parts() as summary:
+    with _Run(model, found, path, "shards", options, workers, restart, True, show_progress_bar).parts() as summary:
         yield summary
 
 
@@ -196,15 +195,15 @@ class _Run:
             return self._summary(plan.signature, self.output)
         with folder.held():
             folder.begin(plan, restart=self.restart)
-            self._encode(folder, plan)
-            self._finish(folder, plan)
+            with self._keeping(folder, plan):
+                self._encode(folder, plan)
+                self._finish(folder, plan)
         return self._summary(plan.signature, self.output)
 
     @contextmanager
     def parts(self) -> Iterator[Summary]:
         """Encode, and give the folder of the run to be read; it is deleted when the block ends without an error."""
-        check_parent(self.output)
-        check_no_input(self.output, self.inputs.paths)
+        check_output(self.output, "parts", self.inputs.paths, overwrite=True)
         if not self.inputs.lasting:
             raise Sen2ProError(_ONLY_ONCE)
         tidy(self.output)
@@ -212,17 +211,14 @@ class _Run:
         plan = self._plan(folder, folder.has_run and not self.restart)
         with folder.held():
             folder.begin(plan, restart=self.restart)
-            self._encode(folder, plan)
+            with self._keeping(folder, plan):
+                self._encode(folder, plan)
             folder.list_shards(plan, self.report)
             for _ in folder.pieces(plan) if self.resumed else ():
                 pass  # compares the shards of an earlier run with their digests
             self._loaded = None  # the block may need the memory
-            try:
+            with self._keeping(folder, plan, BaseException):
                 yield self._summary(plan.signature, folder.path)
-            except BaseException:
-                kept = f"The {self.report.rows:,} encoded rows are kept in {folder.path}."
-                _LOG.info("Stopped. %s Run the same command again to resume.", kept)
-                raise
             folder.remove()
 
     def _load(self) -> Sen2Pro:
@@ -279,30 +275,44 @@ class _Run:
         """Encode the units that are missing."""
         done = folder.done(plan)
         self.resumed, before = sum(done.values()), sum(map(plan.size, done))
-        if self.kind != "shards" and len(done) < plan.units and self.output.exists() and not self.overwrite:
-            raise Sen2ProError(f"{self.output} exists; pass overwrite=True to replace it")
+        self._check_free(folder)
         if done:
             _LOG.info("resuming %s: %s of %s rows are done", folder.path, f"{before:,}", f"{plan.rows:,}")
         state = self.inputs.state()
         units = self._missing(plan, set(done))
+        with progress(plan.rows, self.show, unit="sentences", before=before) as advance:
+            model = self._loaded
+            assert model is not None
+            if self.workers == 1 or len(done) == plan.units:
+                encoders.run_here(model, units, folder.shard, self.options, advance)
+            else:
+                pickled, model, self._loaded = pickle.dumps(model), None, None  # the workers need the memory
+                encoders.run_in_pool(pickled, self.workers, units, folder.shard, self.options, advance)
+        if self.inputs.state() != state:
+            raise Sen2ProError(_CHANGED)
+        self.report = folder.report(plan)
+
+    @contextmanager
+    def _keeping(self, folder: RunFolder, plan: Plan, stops: Stops = (KeyboardInterrupt, SystemExit)) -> Iterator[None]:
+        """Say what is kept of a run that one of the `stops` ends, or a full disk."""
         try:
-            with progress(plan.rows, self.show, unit="sentences", before=before) as advance:
-                model = self._loaded
-                assert model is not None
-                if self.workers == 1 or len(done) == plan.units:
-                    encoders.run_here(model, units, folder.shard, self.options, advance)
-                else:
-                    pickled, model, self._loaded = pickle.dumps(model), None, None  # the workers need the memory
-                    encoders.run_in_pool(pickled, self.workers, units, folder.shard, self.options, advance)
-            if self.inputs.state() != state:
-                raise Sen2ProError(_CHANGED)
-            self.report = folder.report(plan)
-        except OSError as error:
-            raise self._full(error, folder, plan) from error
-        except (KeyboardInterrupt, SystemExit):
-            kept = f"{_kept(folder, plan):,} of {plan.rows:,} rows are kept in {folder.path}."
-            _LOG.info("Stopped. %s Run the same command again to resume.", kept)
+            yield
+        except BaseException as error:
+            rows = sum(plan.size(number) for number in range(plan.units) if folder.shard(number).exists())
+            kept = f"{rows:,} of {plan.rows:,} rows are kept in {folder.path}"
+            if isinstance(error, OSError) and error.errno in FULL_DISK:
+                why = f"{os.strerror(error.errno)}. {kept}; make room and run the same command again to resume"
+                raise OSError(error.errno, why, str(self.output)) from error
+            if isinstance(error, stops):
+                _LOG.info("Stopped. %s. Run the same command again to resume.", kept)
             raise
+
+    def _check_free(self, folder: RunFolder) -> None:
+        """Refuse to replace an output that this run did not make; it may have been made while we worked."""
+        if self.output.exists() and not self.overwrite and not folder.is_output():
+            raise Sen2ProError(
+                f"{self.output} exists; pass overwrite=True to replace it. Rows are kept in {folder.path}"
+            )
 
     def _missing(self, plan: Plan, done: set[int]) -> Iterator[Unit]:
         """Yield the units that are not done, in their order; the input is read from the first of them on."""
@@ -323,37 +333,16 @@ class _Run:
 
     def _finish(self, folder: RunFolder, plan: Plan) -> None:
         """Make the output of the shards, and delete the folder."""
-        if self.output.exists() and not self.overwrite and not folder.is_output():  # it was made while we worked
-            raise Sen2ProError(
-                f"{self.output} exists; pass overwrite=True to replace it. All rows are done and kept in {folder.path}"
-            )
+        self._check_free(folder)
         if self.kind == "shards":
             check_output(self.output, self.kind, self.inputs.paths, overwrite=self.overwrite)
             folder.list_shards(plan, self.report)
             folder.become_output()
             return
         if not folder.is_output():
-            try:
-                if folder.bytes() > shutil.disk_usage(folder.path).free:
-                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.output))
-                with progress(self.report.rows, self.show, unit="sentences", title="joining") as advance:
-                    folder.join(plan, self.report, advance, overwrite=self.overwrite)
-            except OSError as error:
-                raise self._full(error, folder, plan) from error
+            with progress(self.report.rows, self.show, unit="sentences", title="joining") as advance:
+                folder.join(plan, self.report, advance, overwrite=self.overwrite)
         folder.remove()
-
-    def _full(self, error: OSError, folder: RunFolder, plan: Plan) -> OSError:
-        """Return the error of a full disk with the room that is missing, about; any other error as it is."""
-        if error.errno not in FULL_DISK or not folder.path.is_dir():
-            return error
-        written, rows = folder.bytes(), _kept(folder, plan)
-        per_row = written / rows if rows and written else 8.0 * self._dim
-        wanted = (plan.rows - rows) * per_row + (0 if self.kind == "shards" else plan.rows * per_row)
-        free = shutil.disk_usage(folder.path).free
-        more = f"about {max(wanted - free, per_row * plan.unit) / 1e6:,.0f} MB more are needed"
-        kept = f"{rows:,} of {plan.rows:,} rows are kept in {folder.path}"
-        why = f"{os.strerror(error.errno)}; {more}. {kept}; make room and run the same command again to resume"
-        return OSError(error.errno, why, str(self.output))
 
 
 def _threads(model: Sen2Pro, workers: int) -> int:
@@ -363,8 +352,3 @@ def _threads(model: Sen2Pro, workers: int) -> int:
     if model.encoder.concurrent:  # its batches do not depend on the number of threads
         return 0
     return torch.get_num_threads() if workers == 1 else 1
-
-
-def _kept(folder: RunFolder, plan: Plan) -> int:
-    """Return how many rows of the input are done."""
-    return sum(plan.size(number) for number in range(plan.units) if folder.shard(number).exists())

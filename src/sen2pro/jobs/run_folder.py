@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 import shutil
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -32,7 +31,6 @@ from sen2pro.signature import Signature
 PLAN = "sen2pro_run"
 FORMAT = 2
 _LOG = logging.getLogger("sen2pro")
-_SHARD_NAME = re.compile(r"shard-(\d{6,12})\.parquet")
 
 
 class Plan(bundle.Config, frozen=True, kw_only=True):
@@ -168,23 +166,21 @@ class RunFolder:
 
         A file that cannot be read, or that belongs to another run, is deleted: its rows are encoded again.
         """
-        matches = [_SHARD_NAME.fullmatch(path.name) for path in self.path.iterdir()]
-        numbers = sorted(int(match[1]) for match in matches if match)
-        rows = {number: self._rows_of(number, plan) for number in numbers}
-        found = {number: each for number, each in rows.items() if each is not None}
-        if len(found) < len(rows):
-            lost = len(rows) - len(found)
+        paths = sorted(self.path.glob("shard-*.parquet"))
+        numbers = {shards.name(number): number for number in range(plan.units)}
+        rows = [self._rows_of(path, numbers.get(path.name), plan) for path in paths]
+        if None in rows:
+            lost = rows.count(None)
             _LOG.warning("%s: %d damaged or foreign parts were deleted and are encoded again", self.path, lost)
-        return found
+        return {numbers[path.name]: each for path, each in zip(paths, rows, strict=True) if each is not None}
 
-    def _rows_of(self, number: int, plan: Plan) -> int | None:
+    def _rows_of(self, path: Path, number: int | None, plan: Plan) -> int | None:
         """Return the encoded rows of a file if it holds this unit; delete any other file."""
-        path = self.shard(number)
         try:
             about, report = outline(path), RowsReport.of_file(path)
-            named, size = report.rows + report.skipped_rows, plan.size(number)
+            named, size = report.rows + report.skipped_rows, 0 if number is None else plan.size(number)
             fits = named <= size if plan.reading.get("skip_blank") else named == size
-            if about.signature == plan.signature and number < plan.units and about.rows == report.rows and fits:
+            if number is not None and about.signature == plan.signature and about.rows == report.rows and fits:
                 return report.rows
         except Sen2ProError as error:
             _check_readable(path, error)
@@ -260,10 +256,6 @@ class RunFolder:
             with abandoning(self.path):
                 pass
 
-    def bytes(self) -> int:
-        """Return the size of all shards."""
-        return sum(path.stat().st_size for path in self.path.glob("shard-*.parquet"))
-
 
 def write_pieces(
     pieces: Iterator[GaussianBatch], writer: GaussianWriter, advance: Callable[[float], None] = lambda _: None
@@ -314,13 +306,14 @@ def tidy(output: Path) -> None:
 
 
 def check_output(output: Path, kind: str, inputs: Sequence[str], *, overwrite: bool) -> None:
-    """Raise if an output cannot be written; `kind` is that of the plan."""
-    if kind != "shards":
+    """Raise if an output cannot be written; `kind` is that of the plan, or `parts` if something else writes it."""
+    if kind not in ("shards", "parts"):
         GaussianWriter(output, overwrite=overwrite)
-        check_no_input(output, inputs)
-        return
-    check_parent(output)
-    if not output.exists():
+    if not output.absolute().parent.is_dir():
+        raise Sen2ProError(f"there is no folder {output.parent}")
+    if output.exists() and any(path != "-" and Path(path).exists() and output.samefile(path) for path in inputs):
+        raise Sen2ProError(f"{output} is a file to be read; give another name for the output")
+    if kind != "shards" or not output.exists():
         return
     if output.is_dir() and not any(output.iterdir()):
         output.rmdir()
@@ -338,15 +331,3 @@ def check_output(output: Path, kind: str, inputs: Sequence[str], *, overwrite: b
             f"{output} also holds {short_repr(foreign[0])}, which is not part of a folder of shards, so it is not "
             "replaced; move that away, or name a new folder"
         )
-
-
-def check_parent(output: Path) -> None:
-    """Refuse an output in a folder that does not exist."""
-    if not output.absolute().parent.is_dir():
-        raise Sen2ProError(f"there is no folder {output.parent}")
-
-
-def check_no_input(output: Path, inputs: Sequence[str]) -> None:
-    """Refuse an output that is one of the input files."""
-    if output.exists() and any(path != "-" and Path(path).exists() and output.samefile(path) for path in inputs):
-        raise Sen2ProError(f"{output} is a file to be read; give another name for the output")
