@@ -24,7 +24,6 @@ from sen2pro.signature import Signature
 from sen2pro.validation import Array64, parse_fraction
 
 FOLDER, NAME = Path(__file__).parent, "defaults"
-SIGNATURE_FIELDS = ("hash", "pooling", "geometry", "whitening", "prompt")  # all that a cosine depends on
 DEPTH = 10  # hits that the shipped numbers look at
 LIKELY = 0.5  # least probability of an answer, where no precision is asked for
 

@@ -119,6 +119,7 @@ class MatchConfidence(Confidence[PairState]):
 
     Examples
     --------
+    >>> from sen2pro import Sen2Pro
     >>> model = Sen2Pro("all-MiniLM-L6-v2", method="one-pass")
     >>> same = [(f"A man plays {x}.", f"Someone is playing {x}.") for x in ("chess", "cards", "golf", "jazz", "tennis")]
     >>> other = [(f"A man plays {x}.", "The market fell again.") for x in ("chess", "cards", "golf", "jazz", "tennis")]

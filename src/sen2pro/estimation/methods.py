@@ -95,7 +95,7 @@ def open_sampler(settings: Settings, saved: SavedModel | None) -> Sampler:
 
 
 Packed = tuple[Settings, SavedModel, Mapping[str, bytes] | None]
-"""What a pickle has of a model: the settings, what is known of the weights, and the weights if no folder has them."""
+"""The content of a pickled model: settings, name and hash of the weights, and the weights if no folder has them."""
 
 
 def _saved(sampler: Sampler) -> SavedModel:

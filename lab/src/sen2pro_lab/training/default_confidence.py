@@ -20,7 +20,7 @@ from scipy.special import expit
 
 from sen2pro import Sen2Pro
 from sen2pro.calibration.comparison import HIGHEST_GRADE, PairCurves, pair_cosine
-from sen2pro.calibration.defaults import FOLDER, NAME, SIGNATURE_FIELDS, defaults
+from sen2pro.calibration.defaults import FOLDER, NAME, defaults
 from sen2pro.calibration.selection import logistic, losses
 from sen2pro.estimation.encoded import Encoded
 from sen2pro.io import bundle
@@ -169,7 +169,7 @@ def _entropy(rate: float) -> float:
 
 def save_defaults(model: Sen2Pro, **changes: Any) -> None:
     """Replace `pairs` or `hits` of the numbers that ship, which are for one model."""
-    signature = {name: getattr(model.signature(), name) for name in SIGNATURE_FIELDS}
+    signature = {name: getattr(model.signature(), name) for name in defaults().signature}
     bundle.save(FOLDER, NAME, structs.replace(defaults(), signature=signature, **changes))
 
 
