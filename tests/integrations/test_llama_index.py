@@ -14,7 +14,7 @@ from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 
 from sen2pro import Sen2Pro, Sen2ProError
-from sen2pro.integrations.llama_index import Sen2ProAbstainer, Sen2ProEmbedding
+from sen2pro.integrations.llama_index import Sen2ProEmbedding, Sen2ProPostprocessor
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +64,7 @@ def test_a_vector_index_ranks_by_the_cosine_of_our_vectors(model, retriever):
 
 
 def test_all_nodes_are_dropped_when_unsure_and_else_have_probabilities(model, retriever):
-    abstainer = Sen2ProAbstainer(model)
+    abstainer = Sen2ProPostprocessor(model)
     kept = abstainer.postprocess_nodes(retriever.retrieve(KNOWN), query_str=KNOWN)
     assert kept[0].text == HELP[0]
     assert len(kept) == len(HELP)
@@ -75,7 +75,7 @@ def test_all_nodes_are_dropped_when_unsure_and_else_have_probabilities(model, re
 
 def test_a_query_engine_has_nothing_to_say_when_unsure(model, retriever):
     engine = RetrieverQueryEngine.from_args(
-        retriever, llm=MockLLM(), node_postprocessors=[Sen2ProAbstainer(model, top_k=1)]
+        retriever, llm=MockLLM(), node_postprocessors=[Sen2ProPostprocessor(model, top_k=1)]
     )
     assert HELP[0] in str(engine.query(KNOWN))  # the mock repeats its prompt, with the nodes
     unsure = engine.query(UNKNOWN)
@@ -86,17 +86,17 @@ def test_a_query_engine_has_nothing_to_say_when_unsure(model, retriever):
 @pytest.mark.anyio
 async def test_top_k_keeps_the_likeliest_also_in_asynchronous_code(model):
     nodes = [found(text) for text in reversed(HELP)]
-    kept = await Sen2ProAbstainer(model, top_k=1).apostprocess_nodes(nodes, QueryBundle(KNOWN))
+    kept = await Sen2ProPostprocessor(model, top_k=1).apostprocess_nodes(nodes, QueryBundle(KNOWN))
     assert [node.text for node in kept] == HELP[:1]
 
 
 def test_a_confidence_takes_the_scores_of_the_retriever(confidence):
-    written = Sen2ProAbstainer("no such model", confidence=str(confidence)).to_dict()
-    abstainer = Sen2ProAbstainer.from_dict(written)
+    written = Sen2ProPostprocessor("no such model", confidence=str(confidence)).to_dict()
+    abstainer = Sen2ProPostprocessor.from_dict(written)
     assert len(abstainer.postprocess_nodes([found("a", 0.99), found("b", 0.2)], query_str="any")) == 2
     assert abstainer.postprocess_nodes([found("a", 0.3), found("b", 0.2)], query_str="any") == []
 
 
 def test_without_a_query_it_cannot_tell(model):
     with pytest.raises(Sen2ProError, match="depends on the query"):
-        Sen2ProAbstainer(model).postprocess_nodes([found("a")])
+        Sen2ProPostprocessor(model).postprocess_nodes([found("a")])

@@ -38,8 +38,7 @@ _OFFLINE = {
 }  # fmt: skip
 # What the models that come with sen2pro are called.
 OWN_NAMES = tuple(name for hub_id in _OFFLINE for name in (hub_id, hub_id.rpartition("/")[2]))
-_WANTED = ["*.json", "*.txt", "*.model", "*.safetensors", "*.jinja"]
-_UNWANTED = ["onnx/*", "openvino/*"]
+_WANTED, _UNWANTED = ["*.json", "*.txt", "*.model", "*.safetensors", "*.jinja"], ["onnx/*", "openvino/*"]
 # The modules of sentence-transformers that hold numbers only.
 _MODULES = (
     "CNN", "Dense", "Dropout", "LSTM", "LayerNorm", "Normalize", "Pooling", "Transformer", "WeightedLayerPooling",

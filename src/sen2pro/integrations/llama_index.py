@@ -65,7 +65,7 @@ class Sen2ProEmbedding(BaseEmbedding):  # type: ignore[misc]
         return await asyncio.to_thread(self._get_text_embeddings, texts)
 
 
-class Sen2ProAbstainer(BaseNodePostprocessor):  # type: ignore[misc]
+class Sen2ProPostprocessor(BaseNodePostprocessor):  # type: ignore[misc]
     """Drop all nodes if the first is not likely right; else return them with probabilities as scores.
 
     It looks at 10 nodes by default, so let the retriever find as many (`similarity_top_k=10`) and say with `top_k` how
@@ -79,7 +79,7 @@ class Sen2ProAbstainer(BaseNodePostprocessor):  # type: ignore[misc]
     --------
     >>> from llama_index.core.schema import TextNode
     >>> nodes = [NodeWithScore(node=TextNode(text="To reset your password, open Settings."))]
-    >>> abstainer = Sen2ProAbstainer()
+    >>> abstainer = Sen2ProPostprocessor()
     >>> len(abstainer.postprocess_nodes(nodes, query_str="how do I reset my password?"))
     1
     >>> abstainer.postprocess_nodes(nodes, query_str="who won the cup in 1998?")
@@ -102,7 +102,7 @@ class Sen2ProAbstainer(BaseNodePostprocessor):  # type: ignore[misc]
     @classmethod
     def class_name(cls) -> str:
         """Return the name that LlamaIndex writes into files."""
-        return "Sen2ProAbstainer"
+        return "Sen2ProPostprocessor"
 
     def _postprocess_nodes(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None

@@ -294,7 +294,7 @@ class _Run:
 
     @contextmanager
     def _keeping(self, folder: RunFolder, plan: Plan, stops: Stops = (KeyboardInterrupt, SystemExit)) -> Iterator[None]:
-        """Say what is kept of a run that one of the `stops` ends, or a full disk."""
+        """Say how many rows are kept when one of the `stops`, or a full disk, ends a run."""
         try:
             yield
         except BaseException as error:

@@ -124,7 +124,7 @@ def cut_into_units(rows: Iterator[tuple[str, Record | Fault]], options: RowOptio
 
 
 def encode_unit(model: Sen2Pro, unit: Unit, options: RowOptions, advance: Advance) -> tuple[GaussianBatch, RowsReport]:
-    """Return the Gaussians of a unit and its report; `advance` is told about each row, also blank and faulty ones."""
+    """Return the Gaussians of a unit and its report; `advance` counts each row, also blank and faulty ones."""
     left = float(unit.size)
 
     def count(rows: float) -> None:

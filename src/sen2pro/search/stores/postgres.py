@@ -42,7 +42,7 @@ Connection = psycopg.Connection[tuple[Any, ...]]
 
 
 class PostgresStore:
-    """A table of documents. Each working thread has a connection of its own, and idle ones are reused."""
+    """A table of documents. Each working thread uses one connection, and idle ones are reused."""
 
     info: IndexInfo
 

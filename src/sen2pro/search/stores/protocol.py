@@ -187,7 +187,7 @@ class DatabaseStore(Store, Protocol):
         """Make an empty index."""
 
     def about(self) -> object:
-        """Return what is kept of the index beside its documents (see `from_json`); None if there is no such index."""
+        """Return the description that the database holds (see `from_json`); None without such an index."""
 
 
 def retry(action: Callable[P, T], *args: P.args, **options: P.kwargs) -> T:
