@@ -91,7 +91,9 @@ def test_a_setting_can_be_given_on_the_command_line(monkeypatch, tmp_path, name,
     monkeypatch.setattr(options, "load", load)
     (tmp_path / "in.txt").write_text("the dog\n")
     paths = [str(tmp_path / "in.txt"), str(tmp_path / "out.parquet")] if command == "encode" else ["a", "b"]
-    result = CliRunner().invoke(app, [command, *paths, *ON_COMMAND_LINE.get(name, [f"--{name}", str(OTHERS[name])])])
+    result = CliRunner().invoke(
+        app, [command, *paths, *ON_COMMAND_LINE.get(name, ["--" + name.replace("_", "-"), str(OTHERS[name])])]
+    )
     assert "enough" in result.output
     assert seen[name] == OTHERS[name]
     assert seen["model"] == "all-MiniLM-L6-v2"

@@ -290,6 +290,7 @@ def names(sources: Sequence[str]) -> tuple[str, ...]:
 def pair_features(a: Encoded, b: Encoded) -> Table:
     """Return the features of each pair, by `names`; a pair and its reverse have the same.
 
+    *Length* is the logarithm of the product of both numbers of words, *length difference* that of their ratio.
     Of each source of uncertainty: *total* is the logarithm of the sum of both total variances, *ratio* the size of the
     logarithm of their ratio (sentences that mean the same are about equally vague), and *product* the logarithm of the
     variance of the dot product, by the delta method.
