@@ -59,7 +59,7 @@ def test_the_folder_is_the_one_the_variable_names(folder):
 
 def test_a_variable_that_names_no_folder_is_an_error(monkeypatch, tmp_path):
     monkeypatch.setenv("SEN2PRO_DATA", str(tmp_path / "nowhere"))
-    with pytest.raises(Sen2ProError, match="SEN2PRO_DATA is .*nowhere.* no folder"):
+    with pytest.raises(Sen2ProError, match="SEN2PRO_DATA is .*nowhere.* not a folder"):
         catalogue.folder()
 
 
@@ -78,7 +78,7 @@ def test_a_folder_can_be_chosen_for_a_while_and_goes_before_the_variable(folder,
         assert catalogue.folder() == other
     assert catalogue.folder() == folder
     with catalogue.reading_from(str(tmp_path / "nowhere")):
-        with pytest.raises(Sen2ProError, match="--data is .*nowhere.* no folder"):
+        with pytest.raises(Sen2ProError, match="--data is .*nowhere.* not a folder"):
             catalogue.folder()
 
 

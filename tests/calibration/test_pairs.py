@@ -235,7 +235,7 @@ def test_a_promise_is_for_pairs_that_the_head_knows_unless_asked_for(tiny):
     far = np.arange(600) % 3 == 0  # a third is unknown text, where labels are upside down
     sides = []
     for side in (a, b):
-        joined = Gaussian(side.joined.mean, side.joined.variance, None, np.where(far, 0.0, 1.0))
+        joined = Gaussian(side.gaussian.mean, side.gaussian.variance, None, np.where(far, 0.0, 1.0))
         sides.append(Encoded(side.vectors, side.parts, joined, side.words))
     with pytest.warns(Sen2ProWarning, match="200 of 600 pairs have a sentence far from what the head was fitted on"):
         found = MatchConfidence().fit(tiny, *sides, np.where(far, ~y, y))

@@ -84,7 +84,7 @@ def partials(folder):
 @pytest.mark.parametrize(("how", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_a_stopped_prediction_leaves_nothing(fitted, shared_folder, tmp_path_factory, tmp_path, how, code):
     fitted.save(classifier := tmp_path_factory.mktemp("killed") / "classifier")
-    (tmp_path / "in.txt").write_text(f"{SENTENCE}\n" * 20_000)
+    (tmp_path / "in.txt").write_text(f"{SENTENCE}\n" * 300_000)
     process = Forked("classify", "predict", classifier, tmp_path / "in.txt", tmp_path / "out.csv", "-m", shared_folder)
     process.wait_for(lambda: any(path.stat().st_size for path in partials(tmp_path)))
     found, told = process.end(how)

@@ -13,6 +13,7 @@ from sen2pro.encoder.backend import key
 # Scripts that are written without spaces: Thai to Myanmar, Khmer, kana, Han.
 _UNSPACED = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]")
 OPERATIONS = ("drop", "swap", "replace", "insert")
+_OF_ONE_WORD = ("replace", "insert")
 
 
 def edit(sentence: str, vocabulary: Sequence[str], seed: int, sample: int) -> str:
@@ -26,7 +27,8 @@ def edit(sentence: str, vocabulary: Sequence[str], seed: int, sample: int) -> st
     """
     words = sentence.split()
     draw = _drawer(key("edit", seed, " ".join(words), sample))
-    operation = OPERATIONS[draw(4)] if len(words) > 1 else OPERATIONS[2 + draw(2)]
+    operations = OPERATIONS if len(words) > 1 else _OF_ONE_WORD
+    operation = operations[draw(len(operations))]
     at = draw(len(words) + (operation == "insert"))
     if operation == "drop":
         del words[at]
