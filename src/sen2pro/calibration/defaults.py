@@ -66,7 +66,7 @@ class DefaultCalibration(Config, frozen=True):
             raise Sen2ProError(f"precision must be between 0 and 1, not {short_repr(precision)}")
         warnings.warn(
             f"a precision of {precision:g} is not promised: the probabilities that ship with sen2pro have not seen "
-            "your data. Label a few hundred queries and pass confidence=SearchConfidence().fit(...)",
+            "your data. Label a few hundred queries and fit sen2pro.calibration.SearchConfidence on them",
             Sen2ProWarning,
             stacklevel=4,
         )

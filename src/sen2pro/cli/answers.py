@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 _DECIMALS = {"specificity": 1, "at_length": 1, "value": 4}
+_COLUMNS = (
+    "A .csv, .tsv or .jsonl file with the columns text, specificity (the score), at_length (the score among sentences "
+    "of its length) and value."
+)
 _CHUNK = 1024  # sentences in memory at once
 _SHOWN = 3  # sentences printed of the vaguest, and as many of the most specific
 _SPREAD = "not 0 for identical sentences: it counts their spread"
@@ -45,7 +49,7 @@ def specificity(
     settings: options.Chosen,
     reading: options.Chosen,
     input: Annotated[str, Argument(help=f"{options.INPUT}; - is standard input.")],
-    output: Annotated[str, Argument(help="A .csv, .tsv or .jsonl file: sentence, score, score at its length, value.")],
+    output: Annotated[str, Argument(help=_COLUMNS)],
     below: Annotated[float | None, Option(help="Keep only sentences with a score below this.", min=0, max=100)] = None,
     above: Annotated[float | None, Option(help="Keep only sentences with a score above this.", min=0, max=100)] = None,
     sort: Annotated[bool, Option("--sort", help="Write the vaguest first.")] = False,
@@ -151,7 +155,10 @@ def compare(
     if answer is None or everything:
         _print_distances(model, [a, b], gathered)
     else:
-        options.report(gathered, options.signature_in_one_pass(model), far=int(answer.coverage < FAR), total=2)
+        options.report(
+            gathered, options.signature_in_one_pass(model), far=int(answer.coverage < FAR), total=2,
+            remedy="do not rely on this answer, or fit a head on text like this",
+        )  # fmt: skip
 
 
 def _print_distances(model: Sen2Pro, pair: list[str], gathered: list[Sen2ProWarning]) -> None:

@@ -209,11 +209,12 @@ def signature_in_one_pass(model: Any) -> object:
 
 
 def report(
-    gathered: Sequence[Sen2ProWarning], signature: object, *, far: int = 0, total: int = 0, done: Summary | None = None
-) -> None:
+    gathered: Sequence[Sen2ProWarning], signature: object, *, far: int = 0, total: int = 0,
+    done: Summary | None = None, remedy: str = "sample them (--method sampling), or fit a head on text like this",
+) -> None:  # fmt: skip
     """Print each warning once, one for sentences far from all that the head knows, and the signature.
 
-    `done` is a run that encoded files and has further warnings.
+    `done` is a run that encoded files and has further warnings; `remedy` is what to do about sentences that are far.
     """
     console, texts = Console(), [*map(str, gathered)]
     if done is not None:
@@ -222,8 +223,8 @@ def report(
         texts += [*run.notes, *([str(TruncationWarning(run.cut, run.rows, run.limit))] if run.cut else [])]
     if far:
         texts.append(
-            f"{far} of {total} sentences are far from all that the head was fitted on (coverage below 0.01); sample "
-            "them (--method sampling), or fit a head on text like this (sen2pro distill)"
+            f"{far} of {total} sentences are far from all that the head was fitted on (coverage below 0.01); {remedy} "
+            "(sen2pro distill)"
         )
     for text in dict.fromkeys(texts):
         console.print(f"note: {in_flags(text)}", style="yellow", markup=False, highlight=False)
