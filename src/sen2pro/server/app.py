@@ -81,7 +81,8 @@ async def _unknown_route(request: Request, error: Exception) -> Response:
     """Return the error of a path or a method that no route takes."""
     assert isinstance(error, HTTPException)
     if error.status_code == 405:
-        refused = RequestError("method", "this route takes another method")
+        allowed = (error.headers or {}).get("Allow", "another method")
+        refused = RequestError("method", f"this route takes {allowed}; /openapi.json lists all routes")
     else:
         refused = RequestError("path", "there is no such route; /openapi.json lists all routes")
     response = error_response(refused, request.url.path)
