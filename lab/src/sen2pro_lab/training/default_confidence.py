@@ -1,4 +1,4 @@
-"""Fit the numbers of `sen2pro compare` on pairs of several sources, and measure them on sets that chose nothing.
+"""Fit the numbers of `sen2pro compare` on pairs of several sources.
 
     SEN2PRO_DATA=FOLDER python -m sen2pro_lab.training.default_confidence
 
@@ -21,12 +21,10 @@ from scipy.special import expit
 from sen2pro import Sen2Pro
 from sen2pro.calibration.comparison import HIGHEST_GRADE, PairCurves, pair_cosine
 from sen2pro.calibration.defaults import FOLDER, NAME, defaults
-from sen2pro.calibration.selection import logistic, losses
+from sen2pro.calibration.selection import logistic
 from sen2pro.estimation.encoded import Encoded
 from sen2pro.io import bundle
 from sen2pro.validation import Array64
-from sen2pro_lab.benchmarks.common import save
-from sen2pro_lab.metrics.statistics import spearman
 from sen2pro_lab.paper.catalogue import need
 from sen2pro_lab.paper.files import Row, table
 
@@ -148,25 +146,6 @@ def _conformal(errors: Array64) -> float:
     return float(np.sort(errors)[min(rank, len(errors) - 1)])
 
 
-def measured(curves: PairCurves, pairs: Pairs) -> dict[str, float]:
-    """Return how good the shipped numbers are on a set."""
-    terms = pairs.terms(curves)
-    middle, low, high = curves.grade(terms)
-    return {
-        "pairs": len(pairs),
-        "coverage": float(((pairs.gold >= low) & (pairs.gold <= high)).mean()),
-        "mean_width": float((high - low).mean()),
-        "error": float(np.abs(pairs.gold - middle).mean()),
-        "spearman": spearman(middle, pairs.gold),
-        "log_loss": float(losses(terms @ np.array(curves.same_meaning), pairs.same).mean()),
-        "base_rate_log_loss": _entropy(float(pairs.same.mean())),
-    }
-
-
-def _entropy(rate: float) -> float:
-    return float(-(rate * np.log(rate) + (1 - rate) * np.log(1 - rate)))
-
-
 def save_defaults(model: Sen2Pro, **changes: Any) -> None:
     """Replace `pairs` or `hits` of the numbers that ship, which are for one model."""
     signature = {name: getattr(model.signature(), name) for name in defaults().signature}
@@ -174,16 +153,11 @@ def save_defaults(model: Sen2Pro, **changes: Any) -> None:
 
 
 def main() -> None:
-    """Fit, write, measure."""
+    """Fit and write."""
     model = Sen2Pro("all-MiniLM-L6-v2", method="one-pass")
     curves = fit(read(model.estimate, *TRAIN))
     save_defaults(model, pairs=curves)
     print(curves)
-    results = {}
-    for name in (*HELD_OUT, "sick_train"):
-        results[name] = measured(curves, read(model.estimate, name, without=()))
-        print(name, {key: round(value, 3) for key, value in results[name].items()}, flush=True)
-    save("default_confidence", {"sets": results})
 
 
 if __name__ == "__main__":
