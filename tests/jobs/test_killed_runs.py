@@ -51,6 +51,9 @@ class Forked:
         sys.stdout, sys.stderr = (open(number, "w", buffering=1, closefd=False) for number in (1, 2))  # noqa: SIM115
         sys.argv = ["sen2pro", *map(str, self.arguments)]
         logging.getLogger().handlers.clear()  # those of pytest
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())  # signals as in a new process, whatever this one ignores
+        for each in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(each, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.default_int_handler)
         self.setup()
         main()
@@ -84,7 +87,7 @@ def partials(folder):
 @pytest.mark.parametrize(("how", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_a_stopped_prediction_leaves_nothing(fitted, shared_folder, tmp_path_factory, tmp_path, how, code):
     fitted.save(classifier := tmp_path_factory.mktemp("killed") / "classifier")
-    (tmp_path / "in.txt").write_text(f"{SENTENCE}\n" * 300_000)
+    (tmp_path / "in.txt").write_text(f"{SENTENCE}\n" * 100_000)
     process = Forked("classify", "predict", classifier, tmp_path / "in.txt", tmp_path / "out.csv", "-m", shared_folder)
     process.wait_for(lambda: any(path.stat().st_size for path in partials(tmp_path)))
     found, told = process.end(how)
