@@ -22,7 +22,6 @@ from sen2pro.validation import Array, Array64
 HIGHEST_GRADE = 5.0  # of the scale of STS, which starts at 0
 _SMALLEST = 1e-12  # length of two vectors that are not 0
 _NEAREST = 0.003  # added to 1 - cosine, before its logarithm
-_MIDDLE = 0.75  # a cosine at which there are as many pairs of the same meaning as others
 _LIKELY, _UNLIKELY = 0.7, 0.3
 _INDISTINCT = 1 - 1e-6  # a cosine of sentences that the network reads as one and the same
 Curve = tuple[Finite, Finite, Finite, Finite, Finite]  # coefficients of the columns of `PairCurves.terms`
@@ -33,7 +32,8 @@ class PairCurves(Config, frozen=True):
 
     A pair is its cosine, the sum of both data variances and the number of words of both; see `terms`.
     `equally_vague` is the largest difference of the logarithms of two data variances at which neither sentence is
-    called the vaguer one. `variances` and `words` are the range that the curves were fitted on.
+    called the vaguer one. `variances` and `words` are the range that the curves were fitted on. `slope` is how
+    fast the log-odds rise with the cosine where it alone is known: the start of a fit to labels.
     """
 
     same_meaning: Curve
@@ -42,6 +42,7 @@ class PairCurves(Config, frozen=True):
     equally_vague: Finite
     variances: tuple[Finite, Finite]
     words: tuple[Finite, Finite]
+    slope: Finite
 
     def terms(self, cosine: ArrayLike, variance: ArrayLike, words: ArrayLike) -> Array64:
         """Return what the curves weigh: 1, cosine, -log(1 - cosine), log variance and log words of each pair (n, 5).
@@ -63,12 +64,6 @@ class PairCurves(Config, frozen=True):
         middle = HIGHEST_GRADE * expit(terms @ np.array(self.similarity))
         low, high = (np.clip(middle + side * self.half_width, 0, HIGHEST_GRADE) for side in (-1, 1))
         return np.asarray(middle), low, high
-
-    @property
-    def slope(self) -> float:
-        """How fast the log-odds of the same meaning rise with the cosine, where they are about even."""
-        _, of_cosine, of_logarithm, *_ = self.same_meaning
-        return of_cosine + of_logarithm / (1 - _MIDDLE + _NEAREST)
 
 
 def pair_cosine(x: Array, y: Array) -> Array64:

@@ -32,6 +32,7 @@ SAME, LEVEL = 4.0, 0.9  # of 5: the same meaning; of the intervals
 TRAIN = ("sts12", "sts13", "sts14", "sts15", "stsb_train")
 HELD_OUT = ("stsb_dev", "stsb_test")
 _RIDGE = 1e-3
+_EVEN = 0.75  # a cosine at which there are as many pairs of the same meaning as others
 _EXTREME = 0.005  # the share of pairs beyond each end of the range of a feature
 
 
@@ -122,7 +123,7 @@ def _middle(train: Pairs) -> PairCurves:
         tuple(np.quantile(values, [_EXTREME, 1 - _EXTREME]).round(4).tolist())
         for values in (train.variances.sum(axis=1), train.words)
     ]
-    draft = PairCurves((0.0,) * 5, (0.0,) * 5, 0.0, 0.0, *ranges)
+    draft = PairCurves((0.0,) * 5, (0.0,) * 5, 0.0, 0.0, ranges[0], ranges[1], 0.0)
     columns = train.terms(draft)
     return structs.replace(
         draft,
@@ -140,6 +141,15 @@ def grade(columns: Array64, gold: Array64) -> Array64:
     return np.asarray(curve_fit(curve, columns, gold, p0=(-2.0, 4.0, 0.1, *np.zeros(columns.shape[1] - 3)))[0])
 
 
+def slope(train: Pairs) -> float:
+    """Return how fast the log-odds rise with the cosine where they are about even, by a curve over it alone."""
+    step = 1e-6
+    empty = _middle(train)
+    weights = logistic(train.terms(empty, cosine_alone=True)[:, 1:], train.same, np.zeros(2), _RIDGE)
+    low, high = (empty.terms(_EVEN + side * step, 1.0, 1.0)[:3] @ weights for side in (-1, 1))
+    return round(float((high - low) / (2 * step)), 4)
+
+
 def _conformal(errors: Array64) -> float:
     """Return the conformal quantile of errors."""
     rank = int(np.ceil(LEVEL * (len(errors) + 1))) - 1
@@ -155,7 +165,9 @@ def save_defaults(model: Sen2Pro, **changes: Any) -> None:
 def main() -> None:
     """Fit and write."""
     model = Sen2Pro("all-MiniLM-L6-v2", method="one-pass")
-    curves = fit(read(model.estimate, *TRAIN))
+    curves = structs.replace(
+        fit(read(model.estimate, *TRAIN)), slope=slope(read(model.estimate, TRAIN[-1], without=()))
+    )
     save_defaults(model, pairs=curves)
     print(curves)
 
