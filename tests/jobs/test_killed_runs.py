@@ -1,5 +1,6 @@
 """Runs that are stopped or killed: no half file, the right exit code, and nothing left for ever."""
 
+import gc
 import json
 import logging
 import multiprocessing
@@ -51,6 +52,8 @@ class Forked:
         sys.stdout, sys.stderr = (open(number, "w", buffering=1, closefd=False) for number in (1, 2))  # noqa: SIM115
         sys.argv = ["sen2pro", *map(str, self.arguments)]
         logging.getLogger().handlers.clear()  # those of pytest
+        gc.callbacks.clear()  # of hypothesis: an exit that a signal raises inside of one is lost
+        sys.unraisablehook = sys.__unraisablehook__
         signal.pthread_sigmask(signal.SIG_SETMASK, ())  # signals as in a new process, whatever this one ignores
         for each in (signal.SIGTERM, signal.SIGHUP):
             signal.signal(each, signal.SIG_DFL)
