@@ -17,7 +17,7 @@ from sen2pro.calibration import SearchConfidence
 from sen2pro.io import bundle
 from sen2pro.io.gaussians import GaussianWriter, stream
 from sen2pro.io.rows import file_digest
-from sen2pro.search import Hit, Index, Result, StoreUnavailable
+from sen2pro.search import Hit, Index, Result, StoreUnavailable, find_duplicates
 from sen2pro.search.stores.faiss import FILE, FaissStore
 
 # Hits, answers and probabilities.
@@ -468,3 +468,8 @@ def test_building_from_a_generator_keeps_no_batch(plain, texts):
     gc.collect()
     assert len(index) == 3000
     assert not [each for each in seen if each() is not None]
+
+
+def test_the_numbers_that_ship_need_the_data_uncertainty():
+    with pytest.raises(Sen2ProError, match="this one has no data uncertainty"):
+        find_duplicates(Sen2Pro(method="one-pass", uncertainty="model"), ["a dog", "a cat"])

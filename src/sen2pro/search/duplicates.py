@@ -62,11 +62,12 @@ class Duplicates:
 
 @dataclass(frozen=True)
 class _Judge:
-    """Gives pairs of texts the probability that they are duplicates, and says what is enough."""
+    """Encodes texts, gives pairs of them the probability that they are duplicates, and says what is enough."""
 
     threshold: float
     rule: Rule | None
-    probability: Callable[[list[str], list[str]], Array64]
+    encode: Callable[[list[str]], Array]
+    probability: Callable[[list[str], list[str], Array64], Array64]
 
 
 def find_duplicates(
@@ -127,10 +128,16 @@ def _judge(
     if isinstance(confidence, (str, Path)):
         confidence = MatchConfidence.load(confidence, model=model.in_one_pass() or model)
     if isinstance(confidence, MatchConfidence):
-        return _judge_by_labels(confidence, precision, certainty)
+        return _judge_by_labels(model, confidence, precision, certainty)
     if confidence is not None:
         raise Sen2ProError(f"confidence is a fitted MatchConfidence or the folder of one, not {short_repr(confidence)}")
-    if misfits := defaults().misfits(model.signature()):
+    one_pass = model.in_one_pass()
+    misfits = defaults().misfits(model.signature())
+    if one_pass is None:
+        misfits.append("no head for one pass")
+    elif "data" not in one_pass.sources:
+        misfits.append("no data uncertainty")
+    if misfits or one_pass is None:
         raise Sen2ProError(
             f"the numbers that ship are for the default model, and this one has {'; '.join(misfits)}. Label pairs, "
             "fit sen2pro.calibration.MatchConfidence, and pass confidence=..."
@@ -142,22 +149,32 @@ def _judge(
         stacklevel=3,
     )
 
-    def probability(first: list[str], second: list[str]) -> Array64:
-        return np.array([pair.probability for pair in model.compare(first, second)])
+    curves = defaults().pairs
+    known: dict[str, tuple[float, int]] = {}  # total data variance and words of each text
 
-    return _Judge(precision, None, probability)
+    def encode(texts: list[str]) -> Array:
+        encoded = one_pass.estimate(texts)
+        totals = encoded.parts["data"].total_variance.tolist()
+        known.update(zip(texts, zip(totals, encoded.words.tolist(), strict=True), strict=True))
+        return encoded.plain
+
+    def probability(first: list[str], second: list[str], cosine: Array64) -> Array64:
+        pairs = np.array([known[text] for text in first]) + np.array([known[text] for text in second])
+        return curves.probability(curves.terms(cosine, *pairs.T))
+
+    return _Judge(precision, None, encode, probability)
 
 
-def _judge_by_labels(confidence: MatchConfidence, precision: float, certainty: float) -> _Judge:
+def _judge_by_labels(model: Sen2Pro, confidence: MatchConfidence, precision: float, certainty: float) -> _Judge:
     rule = confidence.threshold(precision=precision, certainty=certainty)
 
-    def probability(first: list[str], second: list[str]) -> Array64:
+    def probability(first: list[str], second: list[str], cosine: Array64) -> Array64:
         if rule is None:
             return np.zeros(len(first))
         found = confidence.match(first, second, rule)
         return np.asarray(np.where(found.uncovered, 0.0, found.probability))
 
-    return _Judge(2.0 if rule is None else rule.threshold, rule, probability)
+    return _Judge(2.0 if rule is None else rule.threshold, rule, model.encode_plain, probability)
 
 
 class _Finder:
@@ -180,7 +197,7 @@ class _Finder:
             if text not in self._exact:
                 fresh.setdefault(text, row)
         texts, rows = list(fresh), list(fresh.values())
-        vectors = unit(self._model.encode_plain(texts)) if texts else np.empty((0, self._model.dim), np.float32)
+        vectors = unit(self._judge.encode(texts)) if texts else np.empty((0, self._model.dim), np.float32)
         likes = self._resolved(texts, rows, vectors)
         self._exact |= {text: likes[row].like if row in likes else row for text, row in fresh.items()}
         for row, text in enumerate(chunk, first):
@@ -217,7 +234,7 @@ class _Finder:
         unclear = np.flatnonzero(cosine <= _INDISTINCT)
         if len(unclear):
             first, second = [texts[edges[i][0]] for i in unclear], [texts[edges[i][1]] for i in unclear]
-            probability[unclear] = self._judge.probability(first, second)
+            probability[unclear] = self._judge.probability(first, second, cosine[unclear])
         found: dict[int, list[tuple[float, int]]] = {}
         for (own, other, near), p in zip(edges, probability.tolist(), strict=True):
             if p >= self._judge.threshold or near > _INDISTINCT:
