@@ -1,4 +1,4 @@
-"""What goes into an index, for all stores: checked documents and filters, and what is kept of the encoded texts."""
+"""What goes into an index, for all stores: checked documents and filters, and the vectors and variances that a store keeps."""
 
 from __future__ import annotations
 
