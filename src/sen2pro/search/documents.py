@@ -1,4 +1,4 @@
-"""What goes into an index, for all stores: checked documents and filters, and the vectors and variances that a store keeps."""
+"""What goes into an index, for all stores: checked documents and filters, and their vectors and variances."""
 
 from __future__ import annotations
 
